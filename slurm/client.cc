@@ -271,7 +271,7 @@ Status SlurmClient::usable() {
 }
 
 SlurmClient::SlurmClient() {
-  // libslurm's state is the process's. After slurm_fini() 24.11 crashes in what it does next.
+  // libslurm's state is the process's, and 24.11 crashes in the first call after slurm_fini().
   static std::once_flag once;
   std::call_once(once, [] { slurm_init(nullptr); });
 }

@@ -5,7 +5,6 @@
 #include <slurm/slurm.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>

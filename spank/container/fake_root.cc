@@ -86,8 +86,8 @@ Status join_user(const Fd& user, bool capable, bool joins) {
   // It brings every capability over this namespace, in every set.
   if (::setns(user.get(), CLONE_NEWUSER) != 0)
     return errno_error("join", "the container's user namespace");
-  // Joining sets this to fs.suid_dumpable, and the user owns that namespace: with 1 a debugger
-  // could take the descriptors of the host that are still open.
+  // Joining sets this to fs.suid_dumpable: with 1 a debugger of the user's could take the
+  // descriptors of the host that are still open.
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_DUMPABLE");
   if (capable && ::unshare(CLONE_NEWNS) != 0)
     return errno_error("copy", "the container's mounts for its root");

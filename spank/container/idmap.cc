@@ -21,6 +21,13 @@
 namespace bellows::container {
 namespace {
 
+/// Without it, a child would be missed by nobody, and the locks on its descriptors stay. Not before
+/// it has joined a user namespace, which may take this back.
+void end_with(pid_t maker) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (::getppid() != maker) ::_exit(1);
+}
+
 /// A child with a namespace of its own and the caller's descriptors. It only waits for its end, so
 /// that the namespace can be set up. A resource.
 class Holder {
@@ -63,11 +70,9 @@ class Holder {
  private:
   /// Only system calls: the caller is at an unknown point.
   [[noreturn]] static void hold(int to, pid_t maker, int user) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    // Killed before that, it would never be missed, and the locks on its descriptors stay.
-    if (::getppid() != maker) ::_exit(1);
     if (user >= 0 && (::setns(user, CLONE_NEWUSER) != 0 || ::unshare(CLONE_NEWUTS) != 0))
       ::_exit(1);
+    end_with(maker);
     const char* made = user < 0 ? "/proc/self/ns/user" : "/proc/self/ns/uts";
     const int fd = ::open(made, O_RDONLY | O_CLOEXEC);
     if (::write(to, &fd, sizeof fd) != sizeof fd) ::_exit(1);
@@ -80,11 +85,11 @@ class Holder {
 
 /// Of a child that shares its descriptors with the caller, which adopts those that it names in
 /// `to`.
-[[noreturn]] void open_in(int user, int to,
-                          const std::function<Result<std::pair<Fd, Fd>>()>& make) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+[[noreturn]] void open_in(int user, int to, pid_t maker,
+                          const std::function<Result<std::pair<Fd, Fd>>()>& make) noexcept {
   if (::setns(user, CLONE_NEWUSER) != 0) ::_exit(1);
-  // Joining sets this to fs.suid_dumpable, and the user owns that namespace.
+  end_with(maker);
+  // Joining may set this to fs.suid_dumpable.
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::unshare(CLONE_NEWNS) != 0) ::_exit(1);
   auto made = make();
   if (!made) ::_exit(1);
@@ -135,8 +140,9 @@ Result<std::pair<Fd, Fd>> opened_in(const Fd& user,
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("make", "a pipe");
   const Fd from(ends[0]);
   Fd to(ends[1]);
+  const pid_t maker = ::getpid();
   const pid_t pid = static_cast<pid_t>(::syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0));
-  if (pid == 0) open_in(user.get(), to.get(), make);
+  if (pid == 0) open_in(user.get(), to.get(), maker, make);
   int ended = 1;
   while (pid > 0 && ::waitpid(pid, &ended, __WCLONE) < 0 && errno == EINTR) {
   }
@@ -144,7 +150,7 @@ Result<std::pair<Fd, Fd>> opened_in(const Fd& user,
   int fds[2] = {-1, -1};
   if (ended == 0 && ::read(from.get(), fds, sizeof fds) == sizeof fds)
     return std::pair(Fd(fds[0]), Fd(fds[1]));
-  return Error{ErrorKind::invalid, "nothing can be opened in the container's user namespace"};
+  return Error{ErrorKind::invalid, "nothing can be opened in a user namespace"};
 }
 
 Status map_root_to_caller(int mount) {

@@ -42,13 +42,17 @@ struct Given {
 /// A connection, and its file system.
 using Connected = std::pair<Fd, Fd>;
 
-/// As `uid` and `gid` of the caller's user namespace.
-Result<Connected> connect(const std::string& path, uid_t uid, gid_t gid) {
+Result<Fd> open_fuse() {
   auto fuse = open_file("/dev/fuse", O_RDWR);
-  if (!fuse)
-    return Error{ErrorKind::unavailable,
-                 fuse.error().text +
-                     "; ask the administrator to load the kernel's module fuse on this node"};
+  if (fuse) return fuse;
+  return Error{
+      ErrorKind::unavailable,
+      fuse.error().text + "; ask the administrator to load the kernel's module fuse on this node"};
+}
+
+/// As `uid` and `gid` of the caller's user namespace.
+Result<Connected> connect(const std::string& path, Result<Fd> fuse, uid_t uid, gid_t gid) {
+  if (!fuse) return fuse.error();
   MountFlags flags;
   flags.read_only = true;
   // Without allow_other: it is looked up by its user, or by way of an overlay that this user made.
@@ -64,18 +68,22 @@ Result<Connected> connect(const std::string& path, uid_t uid, gid_t gid) {
   return Connected(*std::move(fuse), *std::move(mount));
 }
 
-/// With the image's files of root's as the caller's own.
+/// The image's files that belong to root appear as the caller's.
 Result<Connected> connect_as_root(const std::string& path) {
   const auto user = root_is(::getuid(), ::getgid());
   if (!user) return user.error();
-  return opened_in(*user, [&] { return connect(path, 0, 0); });
+  return opened_in(*user, [&] { return connect(path, open_fuse(), 0, 0); });
 }
 
 Result<Connected> connect_as_caller(const std::string& path) {
-  // On some nodes /dev/fuse is root's alone.
-  const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
-  if (!raised) return raised.error();
-  return connect(path, ::getuid(), ::getgid());
+  auto fuse = Result<Fd>(Fd());
+  {
+    // On some nodes it is root's alone.
+    const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!raised) return raised.error();
+    fuse = open_fuse();
+  }
+  return connect(path, std::move(fuse), ::getuid(), ::getgid());
 }
 
 /// Out of the way of the numbers that the server's will have.
