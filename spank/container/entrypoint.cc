@@ -119,11 +119,11 @@ Result<Variables> run_entrypoint(const Variables& variables, EntrypointOutput ou
       fmt::format("cat /proc/$$/environ >{} || exit 1; exit 0", path_of(*note));
   ChildOptions options;
   options.command = {"/bin/sh", script, "/bin/sh", "-c", tell};
-  // To its end: programs open /dev/stderr, which empties a file.
-  if (output == EntrypointOutput::on_error)
-    options.command.insert(
-        options.command.begin() + 1,
-        {"-c", fmt::format("exec /bin/sh \"$@\" >>{} 2>&1", path_of(*log)), "sh"});
+  // Not among the program's output. A file to its end: programs open /dev/stderr, which empties it.
+  const std::string to =
+      output == EntrypointOutput::shown ? "&2" : fmt::format(">{} 2>&1", path_of(*log));
+  options.command.insert(options.command.begin() + 1,
+                         {"-c", fmt::format("exec /bin/sh \"$@\" >{}", to), "sh"});
   options.environment = entries(variables);
   options.death_signal = SIGKILL;
   auto child = Child::start(options);
@@ -135,7 +135,7 @@ Result<Variables> run_entrypoint(const Variables& variables, EntrypointOutput ou
   if (const auto said = read_note(*log, kMostSaid); said)
     (void)write_all(STDERR_FILENO, *said, "standard error");
   return Error{ErrorKind::unavailable,
-               fmt::format("{} {} {}; see to what it says, or leave out --container-entrypoint",
+               fmt::format("{} {} {}; correct what it reports, or leave out --container-entrypoint",
                            script, ended.to_string(),
                            ended.ok() ? "without having started a program"
                                       : "before it had started a program")};

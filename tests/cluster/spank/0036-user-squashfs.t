@@ -68,8 +68,9 @@ like "$(run --container-image="$own" --container-save=/etc/saved.sqsh echo ran)"
 # Stopped by its user, what saves would take for ever.
 run --job-name=saved --container-image="$own" --container-save="$home/killed.sqsh" --container-writable sh -c \
   'cat /proc/self/cgroup; head -c 200000000 /dev/urandom >/large' >"$home/killed.out" &
-stopped() { xc --node 1 pkill -STOP -x mksquashfs; }
-ok "what saves a container can be stopped by its user" poll 30 stopped
+# It may be there for a moment only.
+stopped() { xc --node 1 timeout "$(seconds 30)" sh -c 'until pkill -STOP -x mksquashfs; do sleep 0.02; done'; }
+ok "what saves a container can be stopped by its user" stopped
 saver=$(node pgrep -x mksquashfs)
 is "$(node cat "/proc/$saver/cgroup" "/proc/$saver/oom_score_adj")" "$(cat "$home/killed.out")"$'\n'0 "it is in the step's cgroups"
 xc scancel --name=saved

@@ -27,6 +27,8 @@ is "$(entry --container-entrypoint --container-entrypoint-log sh -c "$shows" x '
   "--container-entrypoint runs the image's /etc/rc as the user, and what it exports is the program's"
 is "$(xc env PYXIS_CONTAINER_ENTRYPOINT_LOG=1 srun --quiet --mpi=none -n2 --container-image="$images/entry.sqsh" \
   --container-entrypoint true 2>&1 | xargs)" "entry as 20001 entry as 20001" "once for each task"
+is "$(xc srun --quiet --mpi=none --container-image="$images/entry.sqsh" --container-entrypoint --container-entrypoint-log \
+  echo program 2>/dev/null)" program "and what it writes is not among the program's output"
 is "$(entry sh -c "$shows" x a b)" "a b no image unset" "it is not run without"
 is "$(entry --container-remap-root --container-entrypoint --container-entrypoint-log sh -c 'echo $FROM_ENTRY $HOME' | xargs)" \
   "entry as 0 yes none /root" "also as root"

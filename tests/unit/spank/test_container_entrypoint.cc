@@ -84,10 +84,11 @@ Test(container_entrypoint, ends_without_a_program) {
   const std::string path = dir.path() + "/rc";
   const auto failed = run(dir, "exit 3\n");
   cr_assert(!failed);
-  cr_expect_eq(failed.error().text,
-               path +
-                   " exited with status 3 before it had started a program; see to what it says, "
-                   "or leave out --container-entrypoint");
+  cr_expect_eq(
+      failed.error().text,
+      path +
+          " exited with status 3 before it had started a program; correct what it reports, "
+          "or leave out --container-entrypoint");
   const auto idle = run(dir, "exit 0\n");
   cr_assert(!idle);
   cr_expect(idle.error().text.find("without having started a program") != std::string::npos);
