@@ -49,7 +49,8 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
   // Last, since by these the job is known.
   command.push_back("--job-name=" + keeper_job_name(settings.name));
   command.push_back("--output=" + dir + "/log/keeper.out");
-  command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
+  // The keeper is no MPI program, and not every Slurm has PMIx.
+  command.push_back(fmt::format("--wrap=exec {} run --kind=plain -- {} keeper {}",
                                 quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
                                 quoted(program), settings.name));
   const auto output = output_of(command, kSubmitsWithin, kMostOutput, keeper_environment(settings));
