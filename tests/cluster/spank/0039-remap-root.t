@@ -80,7 +80,7 @@ step --container-remap-root --container-image="$1" --container-mounts="$2:/share
   mkdir /tmp/place "/tmp/an other" && mount -t tmpfs none /tmp/place && echo mine >/tmp/place/file &&
   mkdir /tmp/place/below && mount -t tmpfs none /tmp/place/below && echo below >/tmp/place/below/file &&
   mount -t tmpfs none "/tmp/an other" && echo other >"/tmp/an other/file" &&
-  mount -t tmpfs none /proc && mkfifo /shared/end && read x </shared/end' &
+  mount -t tmpfs none /proc && busybox mkfifo /shared/end && read x </shared/end' &
 for ((i = 0; i < 300; i++)); do [ ! -p "$2/end" ] || break; sleep 0.1; done
 step --container-remap-root --container-workdir=/tmp sh -c 'pwd; cat /tmp/place/file /tmp/place/below/file "/tmp/an other/file"'
 step ls -A /tmp/place
