@@ -34,11 +34,6 @@ constexpr std::uint64_t kMostSaid = 65536;
 constexpr int kFirst = 100;
 constexpr std::string_view kOfShells[] = {"PWD", "OLDPWD", "SHLVL", "_"};
 
-bool says(const Variables& variables, std::string_view name) {
-  return std::any_of(variables.begin(), variables.end(),
-                     [name](const auto& entry) { return entry.first == name; });
-}
-
 /// As execve() wants them; of two with the same name, the later.
 std::vector<std::string> entries(const Variables& variables) {
   std::map<std::string, std::string> last;

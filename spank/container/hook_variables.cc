@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/hook_variables.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "common/launch_kind.h"
@@ -14,11 +13,6 @@ constexpr std::size_t kMostHost = 255;
 /// As the hook has them, so that a job's steps on other nodes choose the same.
 constexpr std::uint64_t kFirstPort = 61000;
 constexpr std::uint64_t kPorts = 4536;
-
-bool says(const Variables& variables, std::string_view name) {
-  return std::any_of(variables.begin(), variables.end(),
-                     [name](const auto& entry) { return entry.first == name; });
-}
 
 std::string master_port(const VariableLookup& lookup) {
   const auto job = parse_uint(lookup("SLURM_JOB_ID").value_or(""));

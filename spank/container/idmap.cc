@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,6 +152,11 @@ Result<std::pair<Fd, Fd>> opened_in(const Fd& user,
   if (ended == 0 && ::read(from.get(), fds, sizeof fds) == sizeof fds)
     return std::pair(Fd(fds[0]), Fd(fds[1]));
   return Error{ErrorKind::invalid, "nothing can be opened in a user namespace"};
+}
+
+bool is_callers(int root) {
+  struct stat info {};
+  return ::fstat(root, &info) == 0 && info.st_uid == ::getuid();
 }
 
 Status map_root_to_caller(int mount) {

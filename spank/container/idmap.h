@@ -16,6 +16,9 @@ namespace bellows::container {
 /// from Linux 6.2 on; `invalid` if the kernel cannot.
 Status map_root_to_caller(int mount);
 
+/// Whether a file tree, by its root directory, belongs to the caller, mapped or not.
+bool is_callers(int root);
+
 /// A user namespace in which that user is root and nobody else is anybody. It belongs to the
 /// caller's user, who has every capability in it, even from outside: root must make it, or the user
 /// could enter it.

@@ -40,6 +40,11 @@ std::string list(const Variables& variables, const char* name, const VariableLoo
 
 }  // namespace
 
+bool says(const Variables& variables, std::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [name](const auto& entry) { return entry.first == name; });
+}
+
 Variables parse_environment(std::string_view text) {
   Variables variables;
   for (const std::string_view line : split(text, '\n')) {

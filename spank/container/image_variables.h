@@ -13,6 +13,9 @@
 namespace bellows::container {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// Whether one of them has that name.
+bool says(const Variables& variables, std::string_view name);
 using VariableLookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// The variables of an /etc/environment, NAME=VALUE on each line, as enroot's images have it; the

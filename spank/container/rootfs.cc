@@ -190,9 +190,7 @@ class RootMaker {
   Status give_to_caller(int skeleton) {
     auto status = map_root_to_caller(image_.get());
     if (status || status.error().kind != ErrorKind::invalid) return status;
-    struct stat root {};
-    if (::fstat(image_.get(), &root) == 0 && root.st_uid == ::getuid()) return {};
-    return copy_directories(image_.get(), skeleton);
+    return is_callers(image_.get()) ? Status() : copy_directories(image_.get(), skeleton);
   }
 
   Status add_upper(std::uint64_t size_mib, Options& options) {

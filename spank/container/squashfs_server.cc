@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -200,11 +199,6 @@ Result<Fd> serve(Connected connected, const Image& image, const std::string& pro
   if (why.empty() && !status.ok()) why = status.error().text;
   return Error{ErrorKind::corrupt,
                fmt::format("{} cannot be read as a squashfs: {}", image.path, why)};
-}
-
-bool is_callers(int root) {
-  struct stat info {};
-  return ::fstat(root, &info) == 0 && info.st_uid == ::getuid();
 }
 
 }  // namespace

@@ -383,7 +383,7 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
     if (!mounts) return mounts.error();
     own_ = *mounts;
   }
-  if (!wanted.spec.name.empty()) {
+  if (capable_ && !wanted.spec.name.empty()) {
     const auto vacant = joined_.empty() ? is_vacant(name) : Result<bool>(false);
     if (!vacant) return vacant.error();
     joins_ = !*vacant;
