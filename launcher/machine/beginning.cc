@@ -172,7 +172,8 @@ Move agent_ready(Run& run, state::Restoring& restoring, const std::string& node,
                  const event::Ready& ready) {
   restoring.awaited.erase(node);
   if (ready.rendezvous) restoring.rendezvous = ready.rendezvous;
-  if (!restoring.awaited.empty()) return std::nullopt;
+  // What Slurm says of the job comes first: ranks would be ended amid their work.
+  if (!restoring.awaited.empty() || run.fault.pending) return std::nullopt;
   return start_ranks(run, restoring.rendezvous);
 }
 

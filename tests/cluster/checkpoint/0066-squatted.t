@@ -63,7 +63,7 @@ id=$(submit_counter locked "${short[@]}")
 told() { out_of locked | grep -q "$base/alice/$id/.lock was not free within 30 s: process [0-9]* of user $bob holds its lock"; }
 ok "who holds a lock that an earlier version left open is named" poll 60 told
 like "$(stat -c %a "$base/alice/$id/.lock")" '^600$' "nobody else can open it from then on"
-as_bob pkill -u bob sleep
+as_bob pkill -u bob python3
 wait "$holder"
 ends_well locked "$id" "a job whose lock bob held"
 exits "bob can't open its locks" 66 as_bob flock --nonblock --shared "$base/alice/$id/.lock" true

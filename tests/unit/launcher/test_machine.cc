@@ -387,3 +387,16 @@ Test(machine, blames_the_cluster_for_a_step_that_a_node_did_not_start) {
   cr_expect(world.machine.run().fault.blame == Blame::cluster, "%s",
             world.machine.run().cause.c_str());
 }
+
+// Such ranks once finished before slurmctld had answered, were ended all the same and finished twice.
+Test(machine, starts_no_ranks_that_it_would_end_at_once) {
+  MachineWorld world;
+  world.begin();
+  world.agents_greet();
+  world.slurm_silent = true;
+  world.agent(agent_error(ErrorKind::io, ".lock was not free within 30 s"));
+  world.start_ranks();
+  cr_expect(world.rank_starts == 0);
+  world.slurm_silent = false;
+  cr_expect(world.ends_in_a_kind_world() && world.rank_starts == 1);
+}
