@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #include "slurm/releases.h"
 
@@ -131,6 +132,15 @@ inline void free_conf(slurm_conf_t* conf) {
   slurm_free_conf(conf);
 #else
   slurm_free_ctl_conf(conf);
+#endif
+}
+
+/// Of what slurm_create_reservation returned; null is nothing to free.
+inline void free_reservation_name(char* name) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+  slurm_xfree(reinterpret_cast<void**>(&name));
+#else
+  std::free(name);
 #endif
 }
 

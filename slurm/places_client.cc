@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 
 #include "common/text.h"
@@ -115,8 +114,8 @@ Status PlacesClient::reserve(const SlurmReservation& reservation) {
   request.start_time = reservation.begin;
   request.end_time = reservation.end;
   request.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_FLEX | RESERVE_FLAG_NO_HOLD_JOBS;
-  const std::unique_ptr<char, decltype(&std::free)> made(slurm_create_reservation(&request),
-                                                         &std::free);
+  const std::unique_ptr<char, decltype(&free_reservation_name)> made(
+      slurm_create_reservation(&request), &free_reservation_name);
   if (!made) return slurm_error(fmt::format("cannot make reservation {}", name));
   return {};
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "slurm/compat.h"
 #include "slurm/places_client.h"
 
 using namespace bellows;
@@ -38,7 +39,12 @@ void slurm_init(const char*) {}
 
 char* slurm_create_reservation(resv_desc_msg_t* request) {
   asked = {request->name, request->node_list, request->users, request->flags, request->end_time};
-  return answer() == SLURM_SUCCESS ? strdup(request->name) : nullptr;
+  if (answer() != SLURM_SUCCESS) return nullptr;
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+  return slurm_xstrdup(request->name);
+#else
+  return strdup(request->name);
+#endif
 }
 int slurm_update_reservation(resv_desc_msg_t* request) {
   asked.name = request->name;
