@@ -39,7 +39,7 @@ like "$(out_of uneven)" 'not the batch script itself' "and so is a script withou
 xc scancel "$plain"
 
 # A job that has nothing of Bellows but the command.
-id=$(submit -- --output="$home/bare.out" --wrap "exec bellows run -- sh -c 'echo it runs'")
+id=$(submit -- --output="$home/bare.out" --wrap "exec bellows run$run_kind -- sh -c 'echo it runs'")
 poll 40 job_is "$id" COMPLETED
 is "$(job_field "$id" JobState)" COMPLETED "bellows run needs no contract"
 like "$(out_of bare)" 'it runs' "for a program without GPUs"

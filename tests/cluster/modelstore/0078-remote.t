@@ -4,11 +4,12 @@
 # Remote files are read from real servers: http and https from nginx, S3 from Ceph, which checks signatures.
 # Each is skipped where it is not installed.
 
-# Ports and processes of its own: what is started here is gone with this test, whatever ends it.
-[[ -n ${REMOTE_NAMESPACE:-} ]] || ((EUID != 0)) ||
-  REMOTE_NAMESPACE=1 exec unshare --net --pid --fork --kill-child --mount-proc "$0" "$@"
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# Ports and processes of its own: what is started here is gone with this test, whatever ends it. Its first
+# process is not timeout(1), which coreutils 9.10 refuses to be.
+[[ -n ${REMOTE_NAMESPACE:-} ]] ||
+  REMOTE_NAMESPACE=1 TAP_UNDER_TIMEOUT=1 exec unshare --net --pid --fork --kill-child --mount-proc "$0" "$@"
 # shellcheck source=tests/cluster/modelstore/small_ceph.sh
 . "$TAP_HOME/modelstore/small_ceph.sh"
 # shellcheck source=tests/cluster/modelstore/small_nginx.sh
