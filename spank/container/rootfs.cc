@@ -66,10 +66,11 @@ Result<std::vector<PlacedMount>> open_system() {
   return places;
 }
 
-/// The host's files that tell of the network, where both have them or the image has an /etc.
+/// The host's files that tell of the network and which machine this is, where the image has an
+/// /etc.
 Status add_etc(const Spec& spec, int image, std::vector<PlacedMount>& places) {
   if (!open_in_root(image, "/etc", O_PATH | O_DIRECTORY)) return {};
-  for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname"}) {
+  for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname", "/etc/machine-id"}) {
     if (spec.unshare_uts && std::string_view(path) == "/etc/hostname") continue;
     auto placed = open_bind(path, path, false, {.read_only = true, .no_exec = true});
     if (placed)

@@ -110,7 +110,8 @@ std::string World::tree(const std::string& name) const {
   for (const char* dir :
        {"proc", "sys", "dev", "tmp", "var/tmp", "etc", "bin", "root", "home", "mnt"})
     directory(name + "/" + dir);
-  for (const char* empty : {"resolv.conf", "hosts", "hostname"}) file(name + "/etc/" + empty, "");
+  for (const char* empty : {"resolv.conf", "hosts", "hostname", "machine-id"})
+    file(name + "/etc/" + empty, "");
   file(name + "/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser:x:20001:20001::/:/bin/sh\n");
   file(name + "/etc/group", "root:x:0:\nuser:x:20001:\n");
   return path(name);

@@ -215,14 +215,18 @@ Test(rootfs, var_tmp_that_is_a_link_to_tmp) {
          "host's /tmp|host's /tmp");
 }
 
-Test(rootfs, network_files_are_the_hosts) {
+Test(rootfs, network_and_machine_are_the_hosts) {
   NEEDS_ROOT();
   const OneImage world;
   auto spec = world.spec();
-  const auto read = [] { return text_of("/etc/hosts") + "|" + text_of("/etc/hostname"); };
-  EQUALS(world.in_container(spec, read), text_of("/etc/hosts") + "|" + text_of("/etc/hostname"));
+  const auto read = [] {
+    return text_of("/etc/hosts") + "|" + text_of("/etc/machine-id") + "|" +
+           text_of("/etc/hostname");
+  };
+  const std::string hosts = read();
+  EQUALS(world.in_container(spec, read), hosts);
   spec.unshare_uts = true;
-  EQUALS(world.in_container(spec, read), text_of("/etc/hosts") + "|");
+  EQUALS(world.in_container(spec, read), hosts.substr(0, hosts.rfind('|') + 1));
 }
 
 Test(rootfs, accounts_of_an_image_that_lacks_the_user) {
