@@ -388,7 +388,8 @@ Test(machine, blames_the_cluster_for_a_step_that_a_node_did_not_start) {
             world.machine.run().cause.c_str());
 }
 
-// Such ranks once finished before slurmctld had answered, were ended all the same and finished twice.
+// Such ranks once finished before slurmctld had answered, were ended all the same and finished
+// twice.
 Test(machine, starts_no_ranks_that_it_would_end_at_once) {
   MachineWorld world;
   world.begin();
