@@ -54,6 +54,12 @@ std::optional<std::string_view> value_in(std::string_view list, std::string_view
   return std::nullopt;
 }
 
+std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + '\'';
+}
+
 std::string counted(std::uint64_t number, std::string_view what) {
   return counted(std::to_string(number), what);
 }

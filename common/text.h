@@ -42,6 +42,9 @@ constexpr bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 
 /// stands for what is left out.
 std::string one_line(std::string_view text, std::size_t most = std::string_view::npos);
 
+/// As one word of a shell, whatever is in it: in single quotes.
+std::string shell_quoted(std::string_view text);
+
 /// "1 GPU", "2 GPUs"; of a text "1-8 GPUs".
 std::string counted(std::uint64_t number, std::string_view what);
 std::string counted(std::string_view number, std::string_view what);

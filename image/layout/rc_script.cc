@@ -22,14 +22,10 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-/// Each after a blank, in single quotes.
+/// Each after a blank.
 std::string words(const std::vector<std::string>& list) {
   std::string out;
-  for (const std::string& word : list) {
-    out += " '";
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += '\'';
-  }
+  for (const std::string& word : list) out += ' ' + shell_quoted(word);
   return out;
 }
 

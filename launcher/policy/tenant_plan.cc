@@ -241,10 +241,7 @@ std::string quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](char c) {
     return is_alphanumeric(c) || kPlain.find(c) != std::string_view::npos;
   });
-  if (plain) return word;
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
+  return plain ? word : shell_quoted(word);
 }
 
 }  // namespace

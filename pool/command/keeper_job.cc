@@ -22,12 +22,6 @@ namespace {
 constexpr std::size_t kMostOutput = 64 * 1024;
 constexpr std::chrono::seconds kSubmitsWithin{60};
 
-std::string quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 /// Inside a job sbatch would not take the pool from a variable, since it could be that job's.
 std::vector<std::string> keeper_environment(const PoolSettings& settings) {
   std::vector<std::string> environment =
@@ -50,9 +44,10 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
   command.push_back("--job-name=" + keeper_job_name(settings.name));
   command.push_back("--output=" + dir + "/log/keeper.out");
   // The keeper is no MPI program, and not every Slurm has PMIx.
-  command.push_back(fmt::format("--wrap=exec {} run --kind=plain -- {} keeper {}",
-                                quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
-                                quoted(program), settings.name));
+  command.push_back(
+      fmt::format("--wrap=exec {} run --kind=plain -- {} keeper {}",
+                  shell_quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
+                  shell_quoted(program), settings.name));
   const auto output = output_of(command, kSubmitsWithin, kMostOutput, keeper_environment(settings));
   if (!output) return output.error();
   if (!output->exit.ok())

@@ -206,6 +206,11 @@ Test(text, split_trim_lower_number, .timeout = 10) {
     cr_expect(not parse_uint(bad), "\"%s\" was accepted", bad);
 }
 
+Test(text, one_word_of_a_shell, .timeout = 10) {
+  EXPECT_TEXT(shell_quoted(""), "''");
+  EXPECT_TEXT(shell_quoted("it's $(here)\n"), "'it'\\''s $(here)\n'");
+}
+
 Test(text, names_of_variables, .timeout = 10) {
   for (const char* good : {"a", "_", "Z9", "_1_a"})
     cr_expect(is_variable_name(good), "\"%s\" was refused", good);
