@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "common/result.h"
+
 namespace bellows {
 
 /// What `bellows` and its subcommands return. Part of the interface: bellows(1) lists them.
@@ -13,5 +15,11 @@ enum ExitStatus : int {
   kTimedOut = 5,     ///< under way, but not done within the time limit
   kInterrupted = 130,
 };
+
+/// Of a command that failed with this and says no more precisely how.
+inline int exit_status_of(const Error& error) {
+  if (error.kind == ErrorKind::unavailable) return kUnreachable;
+  return error.kind == ErrorKind::denied ? kRefused : kFailed;
+}
 
 }  // namespace bellows

@@ -27,8 +27,7 @@ int complain(const char* what, const Error& error) {
   fmt::print(stderr, "bellows ckpt {}: {}\n", what, one_line(error.text));
   if (interrupted()) return kInterrupted;
   if (error.kind == ErrorKind::invalid) return kUsage;
-  if (error.kind == ErrorKind::unavailable) return kUnreachable;
-  return error.kind == ErrorKind::busy || error.kind == ErrorKind::denied ? kRefused : kFailed;
+  return error.kind == ErrorKind::busy ? kRefused : exit_status_of(error);
 }
 
 }  // namespace bellows

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 int fail(const Error& error) {
   fmt::print(stderr, "bellows plan: {}\n", error.text);
-  return error.kind == ErrorKind::unavailable ? kUnreachable : kFailed;
+  return exit_status_of(error);
 }
 
 std::string number(const Json& value) {

@@ -124,8 +124,7 @@ int follow(LogReader& reader, Printer& printer, JobWatch watch) {
 
 int fail(const Error& error) {
   fmt::print(stderr, "bellows logs: {}\n", error.text);
-  if (error.kind == ErrorKind::unavailable) return kUnreachable;
-  return error.kind == ErrorKind::denied ? kRefused : kFailed;
+  return exit_status_of(error);
 }
 
 bool is_own(const std::string& dir) {

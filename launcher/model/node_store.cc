@@ -123,8 +123,7 @@ std::string holders_text(ControlClient& daemon, const StoredModel& model) {
 int model_failed(const char* what, const Error& error) {
   fmt::print(stderr, "bellows model {}: {}\n", what, one_line(error.text));
   if (error.kind == ErrorKind::invalid) return kUsage;
-  if (error.kind == ErrorKind::unavailable) return kUnreachable;
-  return error.kind == ErrorKind::busy || error.kind == ErrorKind::denied ? kRefused : kFailed;
+  return error.kind == ErrorKind::busy ? kRefused : exit_status_of(error);
 }
 
 }  // namespace bellows

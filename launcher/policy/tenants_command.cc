@@ -48,9 +48,8 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void on_interrupt(int) { interrupted = 1; }
 
-int exit_status_of(const Error& error) {
-  if (error.kind == ErrorKind::unavailable || error.kind == ErrorKind::busy) return kUnreachable;
-  return error.kind == ErrorKind::denied ? kRefused : kFailed;
+int status_of_nothing_done(const Error& error) {
+  return error.kind == ErrorKind::busy ? kUnreachable : exit_status_of(error);
 }
 
 /// What Slurm's commands say about why they failed; they have no exit status for it.
@@ -155,7 +154,7 @@ Outcome apply(const TenantPlan& plan, std::FILE* progress) {
     print_command(progress, change);
     auto said = call(change.command, kChangesWithin);
     if (!said) {
-      outcome.status = outcome.done == 0 ? exit_status_of(said.error()) : kFailed;
+      outcome.status = outcome.done == 0 ? status_of_nothing_done(said.error()) : kFailed;
       if (said.error().kind == ErrorKind::busy) outcome.status = kTimedOut;
       outcome.failure = said.error().text;
       return outcome;
@@ -200,7 +199,7 @@ void print_json(const Options& options, const std::string& cluster, const Tenant
 
 int fail(const Error& error) {
   fmt::print(stderr, "bellows tenants: {}\n", with_remark(error.text, "; nothing was changed"));
-  return exit_status_of(error);
+  return status_of_nothing_done(error);
 }
 
 int sync(const Options& options) {

@@ -94,7 +94,7 @@ int show_cluster_status(bool json) {
   const auto status = ask_policy_status(slurm);
   if (!status) {
     fmt::print(stderr, "bellows status: {}\n", status.error().text);
-    return status.error().kind == ErrorKind::unavailable ? kUnreachable : kFailed;
+    return exit_status_of(status.error());
   }
   if (json)
     print_json(*status);

@@ -36,8 +36,7 @@ struct Told {
 
 int fail(const Error& error) {
   fmt::print(stderr, "bellows history: {}\n", error.text);
-  if (error.kind == ErrorKind::unavailable) return kUnreachable;
-  return error.kind == ErrorKind::denied ? kRefused : kFailed;
+  return exit_status_of(error);
 }
 
 std::string state_of(const JobPlace& place, const EventLines& lines, const History& history) {

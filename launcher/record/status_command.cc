@@ -34,11 +34,6 @@ struct StatusOptions {
   bool json = false;
 };
 
-int exit_status_of(const Error& error) {
-  if (error.kind == ErrorKind::unavailable) return kUnreachable;
-  return error.kind == ErrorKind::denied ? kRefused : kFailed;
-}
-
 JobView view_of(const SlurmJob& job, const std::string& checkpoint_dir, std::size_t events) {
   JobView view;
   view.job = job;
