@@ -327,7 +327,71 @@ class Heat(Training):
         return [] if ends and ends[-1] == alone else [f"it ended with {ends[-1:]}, not {alone}"]
 
 
-KINDS = (Digits, PyTorch, Heat)
+class Count(Training):
+    """libbellows without MPI. Each start holds what it gets back against what was saved."""
+    name = "count"
+    framework = "plain"
+    processes = ("counter",)
+    steps = 6000
+
+    @property
+    def program(self):
+        return self.builddir + "/tests/cluster/programs/counter"
+
+    def missing(self):
+        return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
+
+    def command(self, home, seed):
+        return (f"--kind=plain -- {self.program} --log {home}/log --tell {home}/told --steps {self.steps} "
+                f"--save-every {50 * seed} --rows 100000 --sleep-us 5000 --work-us 40000")
+
+    @staticmethod
+    def log(job):
+        """Its starts, each a list of (what, step, ranks), the first of which is the start."""
+        try:
+            with open(job.home + "/log", encoding="utf-8") as stream:
+                lines = re.findall(r"^(start|stop|finish) step=(\d+) world=(\d+) ", stream.read(), re.MULTILINE)
+        except FileNotFoundError:
+            return []
+        starts = []
+        for what, step, ranks in lines:
+            if what == "start":
+                starts.append([])
+            starts[-1].append((what, int(step), int(ranks)))
+        return starts
+
+    def place(self, job):
+        starts = self.log(job)
+        if not starts:
+            return NOWHERE
+        _, restored, ranks = starts[-1][0]
+        try:
+            with open(job.home + "/told", "rb") as stream:
+                done = struct.unpack("<Q", stream.read(8))[0]
+        except (FileNotFoundError, struct.error):
+            done = 0
+        return Place(len(starts), restored, done - 1, ranks, self.steps)
+
+    def stop_step(self, job, attempt):
+        starts = self.log(job)
+        ends = starts[attempt - 1][1:] if 0 < attempt <= len(starts) else []
+        return ends[0][1] if ends else None
+
+    # What is told is of the newest start, so nothing is known of one that was killed.
+    def samples_again(self, job, before, now):
+        stop = self.stop_step(job, before.attempt)
+        return None if stop is None else max(0, stop - now.restored) * self.batch
+
+    def complaints(self, job, seed):
+        return self.wrong_result(job, seed)
+
+    def wrong_result(self, job, seed):
+        # A fault may come between the last step and the end.
+        ends = {step for start in self.log(job) for what, step, _ in start if what == "finish"}
+        return [] if ends == {self.steps} else [f"it ended at step {sorted(ends)}, not {self.steps}"]
+
+
+KINDS = (Digits, PyTorch, Heat, Count)
 
 
 def usable(top, builddir, shared):

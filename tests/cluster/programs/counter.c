@@ -5,14 +5,17 @@
  *
  *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS] [--async]
  *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE] [--work-us U] [--batch B]
+ *           [--tell FILE]
  *
  * A step takes U of --sleep-us on every rank, and of --work-us what all ranks share.
  * With --until it counts to the number in the file, once that is there. With --async it goes on
  * while it saves; with --die-at it kills itself once, right after the save of that step has
  * returned; with --keep-going a save that fails does not end it; with --eat the first run takes so
- * much memory after its first save. With --batch it says that a step has so many samples.
+ * much memory after its first save. With --batch it says that a step has so many samples. With
+ * --tell rank 0 writes how many steps are done over the number in the file, of eight bytes.
  */
 #include <bellows.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -25,7 +28,7 @@
 
 struct options {
   uint64_t steps, sleep_us, save_every, rows;
-  const char *log, *until;
+  const char *log, *until, *tell;
   int exit_status, async, keep_going;
   uint64_t die_at, eat, work_us, batch;
 };
@@ -44,8 +47,9 @@ static struct options parse(int argc, char** argv) {
                                         {"until", required_argument, 0, 't'},
                                         {"work-us", required_argument, 0, 'w'},
                                         {"batch", required_argument, 0, 'b'},
+                                        {"tell", required_argument, 0, 'p'},
                                         {0, 0, 0, 0}};
-  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0, 0, 0};
+  struct options o = {1000, 10000, 50, 64, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
       case 's':
@@ -80,6 +84,9 @@ static struct options parse(int argc, char** argv) {
         break;
       case 'm':
         o.eat = strtoull(optarg, NULL, 10);
+        break;
+      case 'p':
+        o.tell = optarg;
         break;
       case 'w':
         o.work_us = strtoull(optarg, NULL, 10);
@@ -125,6 +132,23 @@ static uint64_t last_step(const struct options* o) {
   return last;
 }
 
+static void tell(int told, uint64_t steps) {
+  if (told < 0 || pwrite(told, &steps, sizeof steps, 0) == (ssize_t)sizeof steps) return;
+  perror("counter: --tell");
+  exit(1);
+}
+
+static int open_told(const struct options* o, uint64_t steps) {
+  if (!o->tell) return -1;
+  int told = open(o->tell, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (told < 0) {
+    perror(o->tell);
+    exit(1);
+  }
+  tell(told, steps);
+  return told;
+}
+
 static void eat(uint64_t mib) {
   char* memory = malloc(mib << 20);
   if (memory) memset(memory, 1, mib << 20);
@@ -152,6 +176,7 @@ int main(int argc, char** argv) {
   if (counter != step) die(b, "the counter is not what it was");
   for (uint64_t i = 0; i < rows; i++)
     if (data[i] != step * (first + i + 1)) die(b, "a row is not what it was");
+  const int told = rank == 0 ? open_told(&o, step) : -1;
   if (rank == 0) note(&o, "start", step, world);
   if (o.exit_status) {
     fprintf(stderr, "counter: told to end with status %d\n", o.exit_status);
@@ -175,6 +200,7 @@ int main(int argc, char** argv) {
     usleep((useconds_t)(o.sleep_us + o.work_us / (uint64_t)world));
     counter++;
     for (uint64_t i = 0; i < rows; i++) data[i] += first + i + 1;
+    tell(told, counter);
   }
   if (rank == 0) note(&o, "finish", counter, world);
   bellows_finalize(b, 1);
