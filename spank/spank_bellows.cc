@@ -69,6 +69,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
   return guarded("init_post_opt", [&] {
     const spank_context_t context = spank_context();
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) {
+      check_save(settings(ac, av));
       end_if_wrong();
       hand_on_container(spank);
       tell_place_of_script(settings(ac, av));

@@ -222,6 +222,15 @@ void export_variables() {
              (setting.variable + "=" + setting.value).c_str(), 1);
 }
 
+void check_save(const Settings& settings) {
+  if (!settings.site.batch_in_container && is_command("sbatch") &&
+      !container_options().collector.spec().save.empty())
+    (void)complain("--container-save",
+                   Error{ErrorKind::invalid,
+                         "it would save nothing, since batch scripts run on the host here; give it "
+                         "to the srun whose container it is to save"});
+}
+
 void end_if_wrong() {
   if (problem().empty()) return;
   slurm_error("%s", problem().c_str());

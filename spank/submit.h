@@ -17,6 +17,10 @@ void forget_outer_job();
 /// before it reads the command line.
 void export_variables();
 
+/// In sbatch, after all options were read: a site that has batch scripts run on the host has no
+/// container to save.
+void check_save(const Settings& settings);
+
 /// After all options were read: ends the command if one of them, or such a variable, is wrong, with
 /// our sentence alone and the status that Slurm itself would end with.
 void end_if_wrong();

@@ -54,6 +54,15 @@ void place_script(Review& review) {
   review.decision.contract.extra.emplace_back(Contract::kScriptKey, Contract::kInImage);
 }
 
+bool saves_something(Review& review) {
+  if (!review.request.batch ||
+      review.decision.contract.extra_value(Contract::kScriptKey) == Contract::kInImage)
+    return true;
+  return review.refuse(Refusal::option,
+                       "--container-save would save nothing, since the batch script runs on the "
+                       "host; give it to the srun whose container it is to save");
+}
+
 }  // namespace
 
 const char* Request::service() const {
@@ -81,6 +90,7 @@ bool choose_container(Review& review) {
     if (!spec) return review.refuse(Refusal::option, shown(spec.error().text, 512));
     if (!choose_image(review, spec->image)) return false;
     if (!spec->image.empty()) place_script(review);
+    if (!spec->save.empty() && !saves_something(review)) return false;
     spec->image.clear();
     options = container::spec_text(*spec);
   }

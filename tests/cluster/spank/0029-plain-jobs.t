@@ -105,7 +105,12 @@ spank_args "image_dirs=$images batch_in_container=no"
 said=$(script_of)
 like "$said" 'sbatch: bellows: the batch script runs on the host here; what it starts with srun runs in the image' "or the site has it so, as sbatch says"
 like "$said" $'\n''/etc/debian_version' "and so it does"
+said=$(xc sbatch --container-image="$images/busybox.sqsh" --container-save="$home/saved.sqsh" script.sh 2>&1)
+like "$said" 'container-save: it would save nothing, since batch scripts run on the host here' "where nothing can be saved"
 spank_args "image_dirs=$images batch_in_container=yes"
+said=$(xc sbatch --framework=plain --gpus=1 --container-image="$images/busybox.sqsh" \
+  --container-save="$home/saved.sqsh" script.sh 2>&1)
+like "$said" 'container-save would save nothing, since the batch script runs on the host' "nor for such a job"
 
 # As pyxis's own tests run: commands of a shell that salloc starts.
 script inside.sh <<'S2'

@@ -48,6 +48,12 @@ const Case kContainers[] = {
     {"-Abrings --container=mystery", "option: \"mystery\" is not an option of a container"},
     {"-Abrings --container=save:/x/../y.sqsh",
      "option: --container-save: \"/x/../y.sqsh\" is not an absolute path without \"..\""},
+    {"-Abrings --container=image:/own/a.sqsh,save:/x.sqsh",
+     "brings gpus=0 image=/own/a.sqsh script=image images=/own/%2A,/home/%2A/%2A.sqsh "
+     "container=save:/x.sqsh | requeue"},
+    {"-Abrings --framework=digits --gpus=a100:1 --container=image:/own/a.sqsh,save:/x.sqsh",
+     "option: --container-save would save nothing, since the batch script runs on the host; give "
+     "it to the srun whose container it is to save"},
     {"-Abrings --container=mount:/a:/b:suid",
      "option: mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev; leave "
      "it out"},
