@@ -25,6 +25,7 @@ namespace {
 
 constexpr useconds_t kLookEvery = 2000;
 constexpr int kMostLooks = 5000;
+constexpr std::uint16_t kWhole = SHOW_ALL | SHOW_DETAIL;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
@@ -220,10 +221,18 @@ Result<SlurmGrace> qos_grace(const SlurmJob& job, std::uint32_t mode) {
   return grace;
 }
 
+std::vector<SlurmJob> jobs_in(const JobsMessage& message) {
+  std::vector<SlurmJob> jobs;
+  jobs.reserve(message->record_count);
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    jobs.push_back(job_of(message->job_array[i], message->last_update));
+  return jobs;
+}
+
 /// slurmctld answers for a job array with all its tasks.
 Result<JobsMessage> load_job(const JobName& name) {
   job_info_msg_t* raw = nullptr;
-  if (slurm_load_job(&raw, job_named(name.id), SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+  if (slurm_load_job(&raw, job_named(name.id), kWhole) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot read job {} from slurmctld", name.to_string()));
   return JobsMessage(raw);
 }
@@ -322,14 +331,16 @@ Result<SlurmJob> SlurmClient::job(const JobName& name) {
 
 Result<std::vector<SlurmJob>> SlurmClient::jobs() {
   job_info_msg_t* raw = nullptr;
-  if (slurm_load_jobs(0, &raw, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+  if (slurm_load_jobs(0, &raw, kWhole) != SLURM_SUCCESS)
     return slurm_error("cannot read the jobs from slurmctld");
-  JobsMessage message(raw);
-  std::vector<SlurmJob> jobs;
-  jobs.reserve(message->record_count);
-  for (std::uint32_t i = 0; i < message->record_count; ++i)
-    jobs.push_back(job_of(message->job_array[i], message->last_update));
-  return jobs;
+  return jobs_in(JobsMessage(raw));
+}
+
+Result<std::vector<SlurmJob>> SlurmClient::jobs_of(uid_t user) {
+  job_info_msg_t* raw = nullptr;
+  if (slurm_load_job_user(&raw, user, kWhole) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot read the jobs of user {} from slurmctld", user));
+  return jobs_in(JobsMessage(raw));
 }
 
 Result<std::vector<SlurmStep>> SlurmClient::steps(std::uint32_t job) {

@@ -27,6 +27,8 @@ class SlurmClient final : public Slurm {
   Result<SlurmJob> job(std::uint32_t id) override;
   Result<SlurmJob> job(const JobName& name) override;
   Result<std::vector<SlurmJob>> jobs() override;
+  /// Those of one user: slurmctld sends no others.
+  Result<std::vector<SlurmJob>> jobs_of(uid_t user);
   Result<std::vector<SlurmStep>> steps(std::uint32_t job) override;
   Result<SlurmGrace> grace_of(const SlurmJob& job) override;
   Status requeue_running(std::uint32_t id) override;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "common/own_process.h"
@@ -40,6 +41,7 @@ Result<ProgramOutput> output_of(const std::vector<std::string>& command,
   options.command = command;
   options.environment = environment.empty() ? own_environment() : std::move(environment);
   options.pipe_out = options.pipe_err = true;
+  options.death_signal = SIGKILL;
   auto child = Child::start(options);
   if (!child) return child.error();
   const Clock::time_point deadline = Clock::now() + limit;

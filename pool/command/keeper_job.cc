@@ -59,13 +59,13 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
 Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which,
                                                 const std::string& dir) {
   SlurmClient slurm;
-  const auto jobs = slurm.jobs();
+  const auto jobs = slurm.jobs_of(getuid());
   if (!jobs) return jobs.error();
   std::vector<std::uint32_t> left;
   for (const SlurmJob& job : *jobs) {
     const bool has_name = job.name == keeper_job_name(pool) ||
                           (which == PoolJobs::all && job.name == member_job_name(pool));
-    if (job.uid != getuid() || job.finished() || !has_name) continue;
+    if (job.finished() || !has_name) continue;
     if (dir.empty() || is_of_pool_in(dir, job)) left.push_back(job.id);
   }
   return left;

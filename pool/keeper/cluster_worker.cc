@@ -63,7 +63,9 @@ void ClusterWorker::cancel_all(ClusterNews& news) {
 
 void ClusterWorker::submit_all(ClusterNews& news) {
   std::unique_lock lock(mutex_);
-  while (wanted_ > 0 && !ends_ && Clock::now() >= submit_at_) {
+  // Never by what Slurm said long ago.
+  for (auto now = Clock::now(); wanted_ > 0 && !ends_ && now >= submit_at_ && now < list_at_;
+       now = Clock::now()) {
     --wanted_;
     submits_ = true;
     lock.unlock();

@@ -12,6 +12,7 @@ void MemberBook::enter(MemberEntry& member, Phase phase, Clock::time_point now) 
   member.phase_since = now;
   ++version_;
   if (phase == Phase::ended && !member.ready_at && !member.cancelled) pause_after_fruitless(now);
+  if (phase == Phase::ready) member.unasked = false;
   if (phase != Phase::ready || member.ready_at) return;
   member.ready_at = now;
   fruitless_ = 0;
@@ -68,6 +69,8 @@ void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
   submitted(job.id, now);
   MemberEntry& member = members_.at(job.id);
   member.adopted |= is_new;
+  // Slurm was late with what the keeper before this one asked for, and that has been made up for.
+  member.unasked |= is_new && is_listed_;
   member.listed = true;
   member.reason = job.reason;
   if (job.finished()) {
@@ -91,6 +94,7 @@ void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
 
 void MemberBook::listed(const std::vector<SlurmJob>& jobs, Clock::time_point now) {
   for (const SlurmJob& job : jobs) take_job(job, now);
+  is_listed_ = true;
   end_unlisted(jobs, now);
 }
 

@@ -51,6 +51,7 @@ struct MemberEntry {
   std::optional<Clock::time_point> drain_by{};
   std::optional<Clock::time_point> cancelled{};  ///< when Slurm was last asked to end it
   bool adopted = false;  ///< a keeper before this one submitted it, nobody knows when
+  bool unasked = false;  ///< adopted, not there when this keeper began, and not ready so far
 };
 
 /// The members of a pool. Slurm says which there are, their agents say how they are. A value.
@@ -101,6 +102,7 @@ class MemberBook {
   void take_job(const SlurmJob& job, Clock::time_point now);
 
   std::map<std::uint32_t, MemberEntry> members_;
+  bool is_listed_ = false;  ///< at least once
   std::vector<double> start_times_;
   std::uint32_t fruitless_ = 0;
   Clock::time_point may_submit_at_;

@@ -62,11 +62,11 @@ Status SlurmCluster::cancel(std::uint32_t job) {
 }
 
 Result<std::vector<SlurmJob>> SlurmCluster::members() {
-  auto jobs = slurm_.jobs();
+  auto jobs = slurm_.jobs_of(getuid());
   if (!jobs) return jobs.error();
   std::vector<SlurmJob> members;
   for (SlurmJob& job : *jobs)
-    if (job.uid == getuid() && job.name == member_job_name(pool_) && is_of_pool_in(dir_, job))
+    if (job.name == member_job_name(pool_) && is_of_pool_in(dir_, job))
       members.push_back(std::move(job));
   return members;
 }

@@ -2,6 +2,7 @@
 #include "pool/keeper/step_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace bellows::pool {
 namespace {
@@ -25,18 +26,22 @@ void drain_ready(const MemberBook& book, const std::vector<std::uint32_t>& drain
   }
 }
 
-/// The last ones that were submitted are the furthest from being of use.
-void cancel_beginners(const MemberBook& book, std::uint32_t surplus, Clock::time_point now,
-                      StepPlan& plan) {
+/// Down to `max` all may go, and down to `wanted` those that nobody has asked for. The last ones
+/// that were submitted are the furthest from being of use.
+void cancel_beginners(const MemberBook& book, std::uint32_t wanted, std::uint32_t max,
+                      Clock::time_point now, StepPlan& plan) {
   std::vector<const MemberEntry*> beginners;
   for (const auto& [job, member] : book.members())
     if (member.phase == Phase::pending || member.phase == Phase::starting)
       beginners.push_back(&member);
   std::sort(beginners.begin(), beginners.end(), [](const auto* a, const auto* b) {
-    return std::pair(a->submitted, a->job) > std::pair(b->submitted, b->job);
+    return std::tuple(a->unasked, a->submitted, a->job) >
+           std::tuple(b->unasked, b->submitted, b->job);
   });
+  auto staying = book.staying() - static_cast<std::uint32_t>(plan.drain.size());
   for (const MemberEntry* member : beginners) {
-    if (surplus-- == 0) return;
+    if (staying <= (member->unasked ? std::min(wanted, max) : max)) return;
+    --staying;
     if (may_cancel(*member, now)) plan.cancel.push_back(member->job);
   }
 }
@@ -57,8 +62,7 @@ StepPlan plan_steps(const MemberBook& book, std::uint32_t wanted, std::uint32_t 
   // Those that begin do no work yet, so a ready one goes when enough others are ready.
   const std::uint32_t ready = book.count(Phase::ready);
   if (ready > wanted) drain_ready(book, drain_first, ready - wanted, plan);
-  const auto left = staying - static_cast<std::uint32_t>(plan.drain.size());
-  if (left > max) cancel_beginners(book, left - max, now, plan);
+  cancel_beginners(book, wanted, max, now, plan);
   return plan;
 }
 

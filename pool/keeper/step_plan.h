@@ -17,7 +17,7 @@ struct StepPlan {
 
 /// `drain_first`: members in the order in which they may go; those that are not ready are left out,
 /// since whoever cancels a member before it has worked has paid for it and gets nothing. Above
-/// `max` also these go, the youngest first.
+/// `max` also these go, the youngest first, and above `wanted` those that nobody has asked for.
 StepPlan plan_steps(const MemberBook& book, std::uint32_t wanted, std::uint32_t max,
                     const std::vector<std::uint32_t>& drain_first, Clock::time_point now);
 

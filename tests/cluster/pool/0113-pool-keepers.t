@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 300
 # A keeper that is killed while it submits, and with a member that drains: the next one takes over at once, submits nothing
-# twice, and goes on with the drain. Who is no member of the pool can't say that it is.
+# twice, takes back what comes late, and goes on with the drain. Who is no member of the pool can't say that it is.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/pool/pool.sh
@@ -40,11 +40,16 @@ cat >"$home/held.sbatch" <<S
 export PYTHONPATH=$source_dir/python PYTHONDONTWRITEBYTECODE=1
 cd $home && exec bellows pool member -- python3 held.py
 S
-# While there is a file `slow` it does not say that it has submitted a member.
+# While there is a file `slow` it does not say that it has submitted a member. With `late`, one member is submitted by
+# whoever outlives it, when that is gone, and waits in the queue for good.
 mkdir "$home/bin"
 cat >"$home/bin/sbatch" <<S
 #!/bin/bash
 sbatch=\$(PATH=\${PATH#*:} type -P sbatch)
+if [[ "\$*" == *member.sbatch* ]] && mv $home/late $home/later 2>/dev/null; then
+  setsid sh -c "while [ -e $home/later ]; do sleep 0.1; done; exec \$sbatch --hold \$* >$home/came" &
+  echo \$\$ >$home/waits && exec sleep 300
+fi
 job=\$(\$sbatch "\$@") || exit
 if [[ -e $home/slow && "\$*" == *member.sbatch* ]]; then
   echo "\$job" >>$home/submitted
@@ -76,11 +81,25 @@ rm "$home/slow"
 ok "by one that brings the pool to its size" poll 60 ready 3
 is "$(jobs)" 3 "and submits no member twice"
 
+touch "$home/late"
+pool scale held 4 >/dev/null
+ok "a keeper submits, and Slurm is slow to take it" poll 30 test -s "$home/waits"
+killed=$(keepers | tail -n 1)
+kill -9 "$killed"
+ok "one that is killed meanwhile is replaced" poll 5 is_replaced
+ok "its sbatch ends with it" poll 5 eval "! kill -0 $(<"$home/waits") 2>/dev/null"
+ok "and the next brings the pool to its size" poll 60 ready 4
+rm "$home/later"
+poll 30 test -s "$home/came" || bail "no job comes late"
+late_is() { [[ $(job_field "$(<"$home/came")" JobState) == "$1" ]]; }
+ok "what Slurm takes late is taken back" poll 30 late_is CANCELLED
+is "$(pool show held --json | jq .ready) $(jobs)" "4 5" "and nobody else"
+
 # A job of the pool's owner, with the pool's key and a member's name, as of a pool of that name in another folder.
 forged=$(xc env BELLOWS_POOL="$dir" sbatch --parsable --job-name=held.member --output="$home/forged.out" \
   --wrap='exec bellows pool member --port $((20000 + SLURM_JOB_ID % 20000)) -- python3 -m http.server $((20000 + SLURM_JOB_ID % 20000))')
 ok "a job that is no member can't report as one" poll 30 grep -qs "Slurm has no such member of this pool" "$home/forged.out"
-is "$(members .job | wc -l)" 3 "and is none"
+is "$(members .job | wc -l)" 4 "and is none"
 xc scancel "$forged"
 
 TAP_LIMIT=300 call 'held.hold()' >"$home/held" 2>&1 &
@@ -96,7 +115,7 @@ killed=$(keepers | xargs)
 kill -9 $killed
 is_new() { [[ -n $(keepers) ]] && ! grep -qw "$(keepers | head -n 1)" <<<"$killed"; }
 ok "its keeper is killed, and comes back" poll 60 is_new
-ok "with the pool at its size" poll 60 ready 3
+ok "with the pool at its size" poll 60 ready 4
 ok "the member still drains" poll 30 drains
 unlike "$(call '{held.who() for _ in range(40)}')" "$job" "and gets no new calls"
 touch "$home/let-go"
@@ -104,7 +123,7 @@ wait "$caller"
 is "$(<"$home/held")" "$job" "its call ends as it should"
 is_over() { [[ $(job_field "$job" JobState) == COMPLETED ]]; }
 ok "and so does its job" poll 60 is_over
-is "$(jobs)" 4 "which one other job has replaced"
+is "$(jobs)" 6 "which one other job has replaced"
 ok "the pool is deleted" pool delete held
 is "$(keepers)" "" "and leaves no keeper"
 done_testing

@@ -175,6 +175,33 @@ Test(pool_steps, above_the_most_also_those_go_that_never_began_the_youngest_firs
   cr_expect(plan_steps(book, 3, 3, {}, kStart).cancel == std::vector<std::uint32_t>({4}));
 }
 
+Test(pool_steps, what_nobody_asked_for_goes_before_it_begins) {
+  MemberBook book;
+  book.listed({job_of(1, SlurmState::running)}, kStart);
+  cr_assert(book.reported(ready_report(1), kStart));
+  cr_expect_eq(plan_steps(book, 2, 8, {}, kStart).submit, 1);
+  book.submitted(3, kStart + 1s);
+  // Slurm was late with what the keeper before this one had asked for.
+  const std::vector<SlurmJob> jobs = {job_of(1, SlurmState::running),
+                                      job_of(2, SlurmState::pending),
+                                      job_of(3, SlurmState::pending)};
+  book.listed(jobs, kStart + 1s);
+  cr_expect(plan_steps(book, 2, 8, {}, kStart + 1s).cancel == std::vector<std::uint32_t>({2}));
+  cr_expect(plan_steps(book, 3, 8, {}, kStart + 1s).cancel.empty(), "it is of use now");
+  cr_expect(plan_steps(book, 1, 8, {}, kStart + 1s).cancel == std::vector<std::uint32_t>({2}),
+            "and not the one that was asked for");
+  cr_assert(book.reported(ready_report(2), kStart + 2s));
+  const auto plan = plan_steps(book, 1, 8, {2, 1}, kStart + 2s);
+  cr_expect(plan.cancel.empty() && plan.drain == std::vector<std::uint32_t>({2}));
+}
+
+Test(pool_steps, what_is_there_when_a_keeper_begins_is_not_cancelled) {
+  MemberBook book;
+  book.listed({job_of(1, SlurmState::pending), job_of(2, SlurmState::pending)}, kStart);
+  book.listed({job_of(1, SlurmState::pending), job_of(2, SlurmState::pending)}, kStart + 1s);
+  cr_expect(plan_steps(book, 1, 8, {}, kStart + 1s).cancel.empty());
+}
+
 Test(pool_steps, one_that_does_not_end_in_its_time_is_cancelled_until_it_does) {
   MemberBook book = ready_book(1);
   book.drain(1, kStart + 30s, kStart);

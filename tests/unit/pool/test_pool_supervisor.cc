@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/program_output.h"
 #include "pool/keeper/supervisor.h"
 #include "tests/unit/support/scratch_dir.h"
 
@@ -119,4 +120,26 @@ Test(pool_supervisor, who_dies_again_and_again_is_given_up, .timeout = 60) {
   });
   cr_expect_eq(WEXITSTATUS(all.wait_for_end()), 1);
   cr_expect_eq(all.ids("work").size(), 11);
+}
+
+Test(pool_supervisor, what_a_killed_keeper_runs_ends_with_it, .timeout = 60) {
+  const ScratchDir dir;
+  const std::string file = dir.path() + "/sbatch";
+  const Supervised supervised([&] {
+    // The first one is killed while it submits.
+    if (access(file.c_str(), F_OK) == 0) pause();
+    (void)output_of(
+        {"sh", "-c", "echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 100"},
+        100s, 100);
+    return 0;
+  });
+  cr_assert(supervised.has("work", 1));
+  for (int i = 0; access(file.c_str(), F_OK) != 0 && i < 1000; ++i)
+    std::this_thread::sleep_for(10ms);
+  pid_t program = 0;
+  std::ifstream(file) >> program;
+  cr_assert_gt(program, 0);
+  cr_assert_eq(kill(supervised.ids("work")[0], SIGKILL), 0);
+  cr_assert(supervised.has("work", 2));
+  cr_expect(is_gone(program));
 }
