@@ -117,6 +117,13 @@ struct SlurmJob {
   bool finished() const;
 };
 
+/// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
+/// that was killed may count both the same.
+inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {
+  return now.state != SlurmState::pending &&
+         (now.restarts > run.restarts || now.times.start > run.times.start);
+}
+
 /// New values of a job's fields; what is not set stays.
 struct SlurmJobChange {
   std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match

@@ -29,13 +29,6 @@ inline bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job) {
   return begun < static_cast<double>(job.times.submit);
 }
 
-/// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
-/// that was killed may count both the same.
-inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {
-  return now.state != SlurmState::pending &&
-         (now.restarts > run.restarts || now.times.start > run.times.start);
-}
-
 /// Renames what such a job has left at the path, so that this one starts from scratch there; where
 /// it is now, or nothing when there is no such thing.
 Result<std::optional<std::string>> set_aside_older(const std::string& checkpoint_dir,

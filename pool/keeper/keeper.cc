@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "pool/wire/pool_place.h"
-
 namespace bellows::pool {
 namespace {
 
@@ -52,18 +50,17 @@ void add_metrics(const MemberReport& report, Clock::duration since, Member& memb
 }  // namespace
 
 PoolKeeper::PoolKeeper(std::string dir, PoolSettings settings, PoolPolicy policy, PoolOrders orders,
-                       std::uint32_t job, Cluster& cluster, Say say)
+                       KeeperRun run, Cluster& cluster, Say say)
     : dir_(std::move(dir)),
       settings_(std::move(settings)),
-      job_(job),
+      run_(std::move(run)),
+      cluster_(cluster),
       say_(std::move(say)),
       size_(std::move(policy)),
       wish_{.wanted = orders.size > 0 ? orders.size : settings_.min,
             .why = "the keeper has just begun, and asks which members there are",
             .drain_first = {}},
-      orders_(orders),
-      worker_(std::make_unique<ClusterWorker>(cluster,
-                                              [this](const ClusterNews& news) { take(news); })) {}
+      orders_(orders) {}
 
 /// The threads of both call this.
 PoolKeeper::~PoolKeeper() {
@@ -75,7 +72,13 @@ Status PoolKeeper::open(const PoolKey& key, const std::string& host) {
   auto desk = Desk::open(*this, key);
   if (!desk) return desk.error();
   desk_ = std::move(*desk);
-  return write_keeper(dir_, {.host = host, .port = desk_->port(), .job = job_});
+  KeeperSeat seat(dir_);
+  const Status taken =
+      seat.take({.host = host, .port = desk_->port(), .job = run_.job.id, .term = run_.term});
+  if (taken)
+    worker_ = std::make_unique<ClusterWorker>(cluster_, std::move(seat), run_.job,
+                                              [this](const ClusterNews& news) { take(news); });
+  return taken;
 }
 
 /// What goes well takes away the trouble of its own kind only.
@@ -101,12 +104,20 @@ std::string PoolKeeper::trouble_locked() const {
                      book_.fruitless(), dir_);
 }
 
+void PoolKeeper::take_jobs(const PoolQueue& jobs, Clock::time_point asked) {
+  const auto now = Clock::now();
+  book_.listed(jobs.members, now);
+  if (!std::exchange(knows_members_, true)) settles_by_ = now + kSettle;
+  if (!standing_.may_act(now)) standing_.hears_since = now;
+  standing_.acts_until = asked + ClusterWorker::kActsFor;
+}
+
 void PoolKeeper::take(const ClusterNews& news) {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   for (const std::uint32_t job : news.submitted) book_.submitted(job, now);
-  if (news.jobs) book_.listed(*news.jobs, now);
-  if (news.jobs && !std::exchange(knows_members_, true)) settles_by_ = now + kSettle;
+  if (news.jobs) take_jobs(*news.jobs, news.asked);
+  standing_.replaced |= news.replaced;
   take_trouble(news);
   has_news_ = true;
   news_.notify_all();
@@ -152,7 +163,7 @@ void PoolKeeper::choose_size_locked(Clock::time_point now) {
 
 /// Until bellowsd has said how many it may have, the pool keeps those that it has.
 void PoolKeeper::limit_size_locked() {
-  ServiceReport report{.job = job_, .wanted = wish_.wanted};
+  ServiceReport report{.job = run_.job.id, .wanted = wish_.wanted};
   for (const auto& [job, member] : book_.members())
     if (member.phase == Phase::draining) report.leaving.push_back(job);
   limit_->tell(std::move(report));
@@ -167,8 +178,13 @@ void PoolKeeper::limit_size_locked() {
 }
 
 StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
-  book_.tick(now);
+  book_.tick(now, standing_.may_act(now) ? standing_.hears_since : now);
   if (!settled_locked(now)) return {};
+  // Another keeper may have the pool, and this one is cut off from all that would tell it.
+  if (!standing_.may_act(now)) {
+    worker_->want(0);
+    return {};
+  }
   // The keeper before this one, or the member itself, has begun that.
   for (const auto& [job, member] : book_.members())
     if (member.phase == Phase::draining) book_.drain(job, now + settings_.drain, now);
@@ -182,18 +198,19 @@ StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
   return plan;
 }
 
-bool PoolKeeper::turn(Clock::time_point now) {
+KeeperTurn PoolKeeper::turn(Clock::time_point now) {
   StepPlan plan;
   bool has_ended = false;
   {
     const std::lock_guard lock(mutex_);
+    if (standing_.replaced) return KeeperTurn::replaced;
     plan = plan_locked(now);
-    has_ended =
-        orders_.ends && knows_members_ && book_.staying() == 0 && book_.count(Phase::draining) == 0;
+    has_ended = orders_.ends && standing_.may_act(now) && book_.staying() == 0 &&
+                book_.count(Phase::draining) == 0;
   }
   carry_out(plan);
   tell_all(now);
-  return has_ended;
+  return has_ended ? KeeperTurn::pool_ended : KeeperTurn::goes_on;
 }
 
 void PoolKeeper::carry_out(const StepPlan& plan) {
@@ -244,7 +261,7 @@ std::shared_ptr<const Members> PoolKeeper::members_locked() const {
 Pool PoolKeeper::show_locked() const {
   Pool pool;
   pool.set_name(settings_.name);
-  pool.set_keeper_job(job_);
+  pool.set_keeper_job(run_.job.id);
   pool.set_min(settings_.min);
   pool.set_max(settings_.max);
   pool.set_wanted(wish_.wanted);

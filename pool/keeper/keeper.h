@@ -17,6 +17,22 @@
 
 namespace bellows::pool {
 
+/// What came of a turn.
+enum class KeeperTurn {
+  goes_on,
+  pool_ended,
+  replaced,  ///< another keeper has the pool
+};
+
+/// Whether a keeper may act. A value.
+struct Standing {
+  Clock::time_point acts_until;   ///< by the newest list
+  Clock::time_point hears_since;  ///< since then there has always been one
+  bool replaced = false;          ///< another keeper has the pool
+
+  bool may_act(Clock::time_point now) const { return now < acts_until; }
+};
+
 /// Holds a pool at its size: asks Slurm for members, drains those that are to go, and tells callers
 /// who takes calls. What it has to know of the past it asks Slurm, so it may be killed at any time.
 class PoolKeeper final : private DeskKeeper {
@@ -25,9 +41,9 @@ class PoolKeeper final : private DeskKeeper {
   /// Told of the members whenever callers are. False: it is to be told again.
   using Tell = std::function<bool(const Members&)>;
 
-  /// `dir` is the pool's, `job` the keeper's own; `cluster` must outlive it.
+  /// `dir` is the pool's, `run` that of the keeper's job; `cluster` must outlive it.
   PoolKeeper(std::string dir, PoolSettings settings, PoolPolicy policy, PoolOrders orders,
-             std::uint32_t job, Cluster& cluster, Say say);
+             KeeperRun run, Cluster& cluster, Say say);
   PoolKeeper(const PoolKeeper&) = delete;
   PoolKeeper& operator=(const PoolKeeper&) = delete;
   ~PoolKeeper() override;
@@ -39,10 +55,10 @@ class PoolKeeper final : private DeskKeeper {
   }
   /// Before the first turn: the pool has no more members than this says.
   void set_limit(SizeLimit::Ask ask) { limit_ = std::make_unique<SizeLimit>(std::move(ask)); }
-  /// Listens, and says where in the pool's directory.
+  /// Listens, and says where in the pool's directory. busy: a later keeper has the pool.
   Status open(const PoolKey& key, const std::string& host);
-  /// One turn, at least each second. True: the pool has ended.
-  bool turn(Clock::time_point now);
+  /// One turn, at least each second. After the last one the keeper does nothing any more.
+  KeeperTurn turn(Clock::time_point now);
   /// Until there is news, or for that long.
   void wait(std::chrono::milliseconds most);
 
@@ -53,6 +69,7 @@ class PoolKeeper final : private DeskKeeper {
   Result<Pool> change(const ChangeRequest& request) override;
 
   void take(const ClusterNews& news);
+  void take_jobs(const PoolQueue& jobs, Clock::time_point asked);
   StepPlan plan_locked(Clock::time_point now);
   bool settled_locked(Clock::time_point now) const;
   void choose_size_locked(Clock::time_point now);
@@ -69,7 +86,8 @@ class PoolKeeper final : private DeskKeeper {
 
   const std::string dir_;
   const PoolSettings settings_;
-  const std::uint32_t job_;
+  const KeeperRun run_;
+  Cluster& cluster_;
   const Say say_;
   Tell proxy_;
   std::string proxy_address_;
@@ -83,6 +101,7 @@ class PoolKeeper final : private DeskKeeper {
   std::optional<std::uint32_t> kept_;  ///< members when this keeper began, until the limit is known
   bool knows_members_ = false;         ///< Slurm has listed them since this keeper began
   Clock::time_point settles_by_;
+  Standing standing_;
   PoolOrders orders_;
   std::uint64_t told_version_ = 0;
   Clock::time_point told_at_;

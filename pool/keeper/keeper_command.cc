@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "common/contract.h"
 #include "common/controller_address.h"
@@ -15,6 +17,7 @@
 #include "common/munge/munge.h"
 #include "common/own_process.h"
 #include "common/say_line.h"
+#include "common/text.h"
 #include "elastic/wire/client.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
@@ -31,6 +34,7 @@ namespace bellows::pool {
 namespace {
 
 constexpr std::chrono::milliseconds kTurn{500};
+constexpr std::chrono::seconds kAskAgain{1};
 /// bellowsd, at each of its addresses.
 constexpr std::chrono::seconds kAnswersWithin{3};
 /// Members that drain are in a slot beside those that come in their place.
@@ -51,11 +55,15 @@ int failed(const std::string& text) {
 /// Whoever is stopped is to come back, so only the end of the pool is success.
 int keep(PoolKeeper& keeper) {
   while (stop_signal == 0) {
-    if (keeper.turn(Clock::now())) {
-      say("the pool has ended");
-      return kOk;
+    switch (keeper.turn(Clock::now())) {
+      case KeeperTurn::pool_ended:
+        say("the pool has ended");
+        return kOk;
+      case KeeperTurn::replaced:
+        return kFailed;
+      case KeeperTurn::goes_on:
+        keeper.wait(kTurn);
     }
-    keeper.wait(kTurn);
   }
   say("stops; the members go on, and the next keeper finds them");
   return 128 + stop_signal;
@@ -64,6 +72,7 @@ int keep(PoolKeeper& keeper) {
 /// What is read once, before there are two processes.
 struct Start {
   std::string dir;
+  KeeperRun run;
   PoolKey key;
   PoolSettings settings;
   ProxyOptions proxy;
@@ -92,15 +101,36 @@ std::optional<SizeLimit::Ask> limit_of(const SlurmCluster& cluster) {
   };
 }
 
+/// This run of the job, which is asked for until Slurm answers. Only then there is a term for it: a
+/// run that was cut off must not pass for the newest.
+Result<KeeperRun> begin_run(const std::string& dir) {
+  const auto id = job_id_from_environment();
+  if (!id) return KeeperRun{.term = next_term(dir)};
+  SlurmClient slurm;
+  std::string said;
+  for (;; std::this_thread::sleep_for(kAskAgain)) {
+    auto job = slurm.job(*id);
+    if (!job && job.error().kind != ErrorKind::unavailable) return job.error();
+    if (!job && std::exchange(said, job.error().text) != job.error().text) say(said);
+    if (!job) continue;
+    const char* const count = std::getenv("SLURM_RESTART_COUNT");
+    const std::uint64_t restarts = count ? parse_uint(count).value_or(0) : 0;
+    if (job->state == SlurmState::running && job->restarts <= restarts)
+      return KeeperRun{.job = std::move(*job), .term = next_term(dir)};
+    return Error{ErrorKind::busy,
+                 fmt::format("Slurm has ended this run of job {}, or has started it again", *id)};
+  }
+}
+
 int work(const Start& start) {
   const auto orders = read_orders(start.dir);
   if (!orders) return failed(orders.error().text);
   for (const int number : {SIGTERM, SIGINT}) signal(number, note_signal);
   auto policy = read_policy(start.dir, start.settings);
   if (!policy) return failed(policy.error().text);
-  SlurmCluster cluster(start.settings.name, start.dir);
-  PoolKeeper keeper(start.dir, start.settings, std::move(*policy), *orders,
-                    job_id_from_environment().value_or(0), cluster, say);
+  SlurmCluster cluster(start.settings.name, start.dir, start.run.job.id);
+  PoolKeeper keeper(start.dir, start.settings, std::move(*policy), *orders, start.run, cluster,
+                    say);
   if (auto limit = limit_of(cluster)) keeper.set_limit(*std::move(limit));
   ProxyMembers names;
   ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
@@ -156,6 +186,9 @@ int run(const std::string& name) {
   if (!settings) return failed(settings.error().text);
   start.settings = std::move(*settings);
   if (const Status usable = SlurmClient::usable(); !usable) return failed(usable.error().text);
+  auto begun = begin_run(*dir);
+  if (!begun) return failed(begun.error().text);
+  start.run = std::move(*begun);
   signal(SIGPIPE, SIG_IGN);
   const SocketFolder folder;
   if (folder.path().empty()) return failed(errno_error("make", "a folder for sockets").text);

@@ -115,13 +115,14 @@ void MemberBook::end_unlisted(const std::vector<SlurmJob>& jobs, Clock::time_poi
   }
 }
 
-void MemberBook::tick(Clock::time_point now) {
+void MemberBook::tick(Clock::time_point now, Clock::time_point hears_since) {
   for (auto& [job, member] : members_) {
     if (member.attended || !member.report) continue;
     const auto silent = now - member.reported;
     if (member.phase == Phase::ready && silent > kAway) enter(member, Phase::starting, now);
     // Its job runs, and nobody answers for it: there is nobody to be told to drain either.
-    if (member.phase == Phase::starting && member.ready_at && silent > kLost) drain(job, now, now);
+    const bool is_lost = silent > kLost && now - hears_since > kLost;
+    if (member.phase == Phase::starting && member.ready_at && is_lost) drain(job, now, now);
   }
 }
 

@@ -74,8 +74,9 @@ class MemberBook {
   void left(std::uint32_t job, std::uint64_t incarnation);
   /// All jobs of the pool that Slurm knows, also those of a keeper before this one.
   void listed(const std::vector<SlurmJob>& jobs, Clock::time_point now);
-  /// What follows from time alone.
-  void tick(Clock::time_point now);
+  /// What follows from time alone. Nobody is held to be lost by silence before `hears_since`: the
+  /// keeper itself was cut off then.
+  void tick(Clock::time_point now, Clock::time_point hears_since);
 
   /// From now on it gets no calls, and has to be done by then.
   void drain(std::uint32_t job, Clock::time_point by, Clock::time_point now);

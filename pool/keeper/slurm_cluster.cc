@@ -34,8 +34,11 @@ Error failure_of(const ProgramOutput& output, std::string_view what) {
 
 }  // namespace
 
-SlurmCluster::SlurmCluster(std::string pool, std::string dir)
-    : pool_(std::move(pool)), dir_(std::move(dir)), environment_(member_environment(pool_, dir_)) {}
+SlurmCluster::SlurmCluster(std::string pool, std::string dir, std::uint32_t keeper)
+    : pool_(std::move(pool)),
+      dir_(std::move(dir)),
+      keeper_(keeper),
+      environment_(member_environment(pool_, dir_)) {}
 
 Result<std::uint32_t> SlurmCluster::submit() {
   const std::vector<std::string> command = {"sbatch",
@@ -61,14 +64,17 @@ Status SlurmCluster::cancel(std::uint32_t job) {
   return {};
 }
 
-Result<std::vector<SlurmJob>> SlurmCluster::members() {
+Result<PoolQueue> SlurmCluster::jobs() {
   auto jobs = slurm_.jobs_of(getuid());
   if (!jobs) return jobs.error();
-  std::vector<SlurmJob> members;
-  for (SlurmJob& job : *jobs)
-    if (job.name == member_job_name(pool_) && is_of_pool_in(dir_, job))
-      members.push_back(std::move(job));
-  return members;
+  PoolQueue found;
+  for (SlurmJob& job : *jobs) {
+    if (job.id == keeper_)
+      found.keeper = std::move(job);
+    else if (job.name == member_job_name(pool_) && is_of_pool_in(dir_, job))
+      found.members.push_back(std::move(job));
+  }
+  return found;
 }
 
 }  // namespace bellows::pool

@@ -127,7 +127,7 @@ Result<std::unique_ptr<KeeperLine>> KeeperLine::open(std::string dir, const Pool
 
 KeeperLine::~KeeperLine() = default;
 
-/// A keeper that was started again has another address.
+/// A keeper that was started again has another address. None follows one of an earlier term.
 bool KeeperLine::connect() {
   const auto place = read_keeper(dir_);
   if (!place) {
@@ -135,6 +135,13 @@ bool KeeperLine::connect() {
     shared_->trouble = place.error().text;
     return false;
   }
+  if (place->term < term_) {
+    // It was cut off, and knows nothing of the later one yet.
+    const std::lock_guard lock(shared_->mutex);
+    shared_->trouble = "a keeper of before has said that it has the pool";
+    return false;
+  }
+  term_ = place->term;
   if (!channel_ || place->address() != address_) {
     address_ = place->address();
     channel_ = open_channel(address_, key_);

@@ -44,6 +44,7 @@ class KeeperLine {
   const PoolKey key_;
   Fd bell_;
   std::string address_;
+  std::uint64_t term_ = 0;  ///< the highest that a keeper had
   std::shared_ptr<grpc::Channel> channel_;
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<Call> call_;

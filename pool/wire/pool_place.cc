@@ -94,14 +94,18 @@ Result<KeeperPlace> read_keeper(const std::string& dir) {
     return corrupt;
   const auto port = json["port"].get<std::uint64_t>();
   const auto job = json["job"].get<std::uint64_t>();
-  if (port == 0 || port > UINT16_MAX || job > UINT32_MAX) return corrupt;
+  const auto term = json.value("term", nlohmann::json(std::uint64_t{0}));
+  if (port == 0 || port > UINT16_MAX || job > UINT32_MAX || !term.is_number_unsigned())
+    return corrupt;
   return KeeperPlace{.host = json["host"].get<std::string>(),
                      .port = static_cast<std::uint16_t>(port),
-                     .job = static_cast<std::uint32_t>(job)};
+                     .job = static_cast<std::uint32_t>(job),
+                     .term = term.get<std::uint64_t>()};
 }
 
 Status write_keeper(const std::string& dir, const KeeperPlace& place) {
-  const nlohmann::json json = {{"host", place.host}, {"port", place.port}, {"job", place.job}};
+  const nlohmann::json json = {
+      {"host", place.host}, {"port", place.port}, {"job", place.job}, {"term", place.term}};
   return replace_file(keeper_file(dir), json.dump() + "\n", 0640);
 }
 

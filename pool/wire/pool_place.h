@@ -13,9 +13,11 @@ namespace bellows::pool {
 struct KeeperPlace {
   std::string host;
   std::uint16_t port = 0;
-  std::uint32_t job = 0;  ///< 0: it is in none
+  std::uint32_t job = 0;   ///< 0: it is in none
+  std::uint64_t term = 0;  ///< of two keepers the one with the higher has the pool
 
   std::string address() const;
+  bool operator==(const KeeperPlace&) const = default;
 };
 
 /// The directory of all of a user's pools: $BELLOWS_POOLS, or ~/.bellows/pools. invalid: there is

@@ -124,9 +124,9 @@ Test(pool_book, an_older_incarnation_changes_nothing) {
 Test(pool_book, one_whose_agent_is_away_for_long_takes_no_calls_until_it_is_back) {
   MemberBook book = ready_book(1);
   book.left(1, 1);
-  book.tick(kStart + 4s);
+  book.tick(kStart + 4s, kStart);
   cr_expect(phase_of(book, 1) == Phase::ready);
-  book.tick(kStart + 6s);
+  book.tick(kStart + 6s, kStart);
   cr_expect(phase_of(book, 1) == Phase::starting);
   cr_expect(book.reported(ready_report(1), kStart + 9s));
   cr_expect(phase_of(book, 1) == Phase::ready);
@@ -251,11 +251,25 @@ Test(pool_book, a_member_that_drains_tells_the_next_keeper) {
 Test(pool_book, a_member_that_is_silent_for_long_is_replaced) {
   MemberBook book = ready_book(2);
   book.left(1, 1);
-  for (auto now = kStart; now < kStart + 70s; now += 1s) book.tick(now);
+  for (auto now = kStart; now < kStart + 70s; now += 1s) book.tick(now, kStart);
   cr_expect(phase_of(book, 1) == Phase::draining);
   cr_expect(phase_of(book, 2) == Phase::ready, "its connection stands");
   cr_expect_eq(plan_steps(book, 2, 8, {}, kStart + 70s).submit, 1);
   cr_expect_eq(plan_steps(book, 2, 8, {}, kStart + 90s).cancel.size(), 1);
+}
+
+Test(pool_book, nobody_is_lost_by_silence_while_the_keeper_was_cut_off) {
+  MemberBook book = ready_book(2);
+  book.left(1, 1);
+  book.left(2, 1);
+  const auto back = kStart + 300s;
+  for (auto now = kStart; now < back; now += 1s) book.tick(now, now);
+  book.tick(back + 50s, back);
+  cr_expect_eq(book.count(Phase::draining), 0);
+  cr_assert(book.reported(ready_report(2), back + 50s));
+  book.tick(back + 61s, back);
+  cr_expect(phase_of(book, 1) == Phase::draining, "it was not cut off itself");
+  cr_expect(phase_of(book, 2) == Phase::ready);
 }
 
 Test(pool_book, a_job_that_runs_again_is_a_member_again) {

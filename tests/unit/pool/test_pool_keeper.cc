@@ -39,13 +39,24 @@ class FakeCluster final : public Cluster {
     end(job);
     return {};
   }
-  Result<std::vector<SlurmJob>> members() override {
+  Result<PoolQueue> jobs() override {
     const std::lock_guard lock(mutex_);
     if (away_) return Error{ErrorKind::unavailable, "slurmctld is away"};
-    std::vector<SlurmJob> all;
-    for (const auto& [id, job] : jobs_) all.push_back(job);
+    PoolQueue all{.members = {}, .keeper = keeper_};
+    for (const auto& [id, job] : jobs_) all.members.push_back(job);
     return all;
   }
+
+  SlurmJob keeper() {
+    const std::lock_guard lock(mutex_);
+    return keeper_;
+  }
+  void set_keeper(const SlurmJob& job) {
+    const std::lock_guard lock(mutex_);
+    keeper_ = job;
+  }
+  /// What sbatch has sent, and slurmctld takes only now.
+  std::uint32_t take_late() { return *submit(); }
 
   void end(std::uint32_t job) {
     const std::lock_guard lock(mutex_);
@@ -71,7 +82,15 @@ class FakeCluster final : public Cluster {
   }
 
  private:
+  static SlurmJob keeper_job() {
+    SlurmJob job;
+    job.id = 1000;
+    job.state = SlurmState::running;
+    return job;
+  }
+
   std::mutex mutex_;
+  SlurmJob keeper_ = keeper_job();
   std::map<std::uint32_t, SlurmJob> jobs_;
   std::uint32_t last_ = 0;
   bool away_ = false;
@@ -101,13 +120,14 @@ class World {
     cr_assert(orders);
     auto policy = read_policy(dir(), settings);
     cr_assert(policy);
-    keeper_ = std::make_unique<PoolKeeper>(dir(), settings, std::move(*policy), *orders, 1, cluster,
-                                           [](const std::string&) {});
+    keeper_ = std::make_unique<PoolKeeper>(dir(), settings, std::move(*policy), *orders, run,
+                                           cluster, [](const std::string&) {});
     if (ask) keeper_->set_limit(ask);
     cr_assert(keeper_->open(key, "127.0.0.1").ok());
     stops_ = false;
     turning_ = std::thread([this] {
-      while (!stops_ && !(ended = keeper_->turn(Clock::now()))) keeper_->wait(50ms);
+      while (!stops_ && (last = keeper_->turn(Clock::now() + later.load())) == KeeperTurn::goes_on)
+        keeper_->wait(50ms);
     });
   }
   void stop() {
@@ -135,8 +155,10 @@ class World {
   PoolSettings settings{.name = "web", .min = 1, .max = 4};
   PoolKey key;
   FakeCluster cluster;
-  std::atomic<bool> ended = false;
-  SizeLimit::Ask ask;  ///< empty: nobody limits the pool
+  KeeperRun run{.job = cluster.keeper(), .term = 7};
+  std::atomic<KeeperTurn> last = KeeperTurn::goes_on;
+  std::atomic<std::chrono::seconds> later{0s};  ///< what its clock says above that of its lists
+  SizeLimit::Ask ask;                           ///< empty: nobody limits the pool
 
  private:
   ScratchDir dir_;
@@ -273,7 +295,7 @@ Test(pool_keeper, ends_when_all_have_drained, .timeout = 60) {
   ChangeRequest request;
   request.set_end(true);
   cr_assert(change_pool(world.dir(), request));
-  cr_assert(eventually([&] { return world.ended.load(); }));
+  cr_assert(eventually([&] { return world.last == KeeperTurn::pool_ended; }));
   cr_expect(first.drained && second.drained);
   cr_expect_eq(world.cluster.running(), 0);
 }
@@ -480,6 +502,131 @@ Test(pool_keeper, a_connection_is_that_of_one_member, .timeout = 60) {
   }
   cr_expect_eq(line->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   cr_expect_leq(world.count(READY), 1);
+}
+
+Test(pool_term, who_was_replaced_ends_and_does_nothing_any_more, .timeout = 60) {
+  World world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  KeeperPlace place = *read_keeper(world.dir());
+  cr_expect_eq(place.term, 7);
+  place.term = 8;
+  cr_assert(write_keeper(world.dir(), place).ok());
+  world.cluster.end(1);
+  cr_assert(eventually([&] { return world.last == KeeperTurn::replaced; }));
+  cr_expect_eq(world.cluster.submitted(), 2);
+}
+
+Test(pool_term, a_run_of_before_ends_when_slurm_says_so, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  SlurmJob now = world.cluster.keeper();
+  now.restarts = 1;
+  now.state = SlurmState::pending;
+  world.cluster.set_keeper(now);
+  cr_assert(eventually([&] { return !world.pool().trouble().empty(); }));
+  world.cluster.end(1);
+  cr_expect_not(eventually([&] { return world.cluster.submitted() > 1; }, 1500ms),
+                "its job does not run");
+  now.state = SlurmState::running;
+  world.cluster.set_keeper(now);
+  cr_assert(eventually([&] { return world.last == KeeperTurn::replaced; }));
+  cr_expect_eq(world.cluster.submitted(), 1);
+}
+
+Test(pool_term, what_slurm_said_long_ago_is_no_reason_to_act, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const FakeMember first(world, 1);
+  cr_assert(eventually([&] { return world.count(READY) == 1; }));
+  cr_assert(world.scale(2));
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  world.later = 11s;
+  cr_assert(world.scale(1));
+  cr_expect_not(eventually([&] { return first.drained || second.drained; }, 1s));
+  cr_assert(world.scale(3));
+  cr_expect_not(eventually([&] { return world.cluster.submitted() > 2; }, 1s));
+  cr_expect_eq(world.count(READY), 2, "callers go on");
+  world.later = 0s;
+  cr_assert(eventually([&] { return world.cluster.submitted() == 3; }));
+}
+
+Test(pool_term, a_keeper_of_before_cannot_take_the_pool_back, .timeout = 60) {
+  World world;
+  world.start();
+  const KeeperPlace own = *read_keeper(world.dir());
+  const KeeperPlace before{.host = "n1", .port = 1, .job = 999, .term = 6};
+  KeeperSeat seat(world.dir());
+  cr_expect(seat.take(before).error().kind == ErrorKind::busy);
+  cr_expect(*read_keeper(world.dir()) == own);
+  // It may have looked before the other one came.
+  cr_assert(write_keeper(world.dir(), before).ok());
+  cr_expect(eventually([&] { return *read_keeper(world.dir()) == own; }), "and it is put right");
+  cr_expect(world.last == KeeperTurn::goes_on);
+  cr_expect_gt(next_term(world.dir()), own.term);
+  cr_assert(
+      write_keeper(world.dir(), {.host = "n1", .port = 1, .job = 9, .term = UINT32_MAX}).ok());
+  cr_expect_eq(next_term(world.dir()), std::uint64_t{UINT32_MAX} + 1, "clocks may go wrong");
+}
+
+Test(pool_term, who_cannot_read_whether_it_has_the_pool_waits, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const std::string file = world.dir() + "/keeper.json";
+  const KeeperPlace own = *read_keeper(world.dir());
+  const auto stub = Keeper::NewStub(open_channel(own.address(), world.key));
+  const auto trouble = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 20s);
+    Pool pool;
+    cr_assert(stub->Show(&context, ShowRequest(), &pool).ok());
+    return pool.trouble();
+  };
+  cr_assert_eq(unlink(file.c_str()), 0);
+  cr_assert(eventually([&] { return read_keeper(world.dir()).ok(); }), "one that is lost is made");
+  cr_assert_eq(unlink(file.c_str()), 0);
+  cr_assert_eq(mkdir(file.c_str(), 0700), 0);
+  cr_assert(eventually([&] { return trouble().find("keeper.json") != std::string::npos; }));
+  cr_assert_eq(rmdir(file.c_str()), 0);
+  cr_assert(eventually([&] { return trouble().empty(); }));
+  cr_expect(world.last == KeeperTurn::goes_on);
+}
+
+Test(pool_term, members_follow_no_keeper_of_before, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const auto line = std::move(*KeeperLine::open(world.dir(), world.key));
+  line->send(ready_report(1));
+  cr_assert(eventually([&] { return world.count(READY) == 1; }));
+  world.stop();
+  World cut_off;
+  cut_off.run.term = 6;
+  cut_off.start();
+  cr_assert(write_keeper(world.dir(), *read_keeper(cut_off.dir())).ok());
+  std::string trouble;
+  cr_expect(eventually([&] {
+    line->send(ready_report(1));
+    if (const auto told = line->take_trouble()) trouble = *told;
+    return trouble.find("a keeper of before") != std::string::npos;
+  }));
+}
+
+Test(pool_keeper, takes_back_what_slurm_takes_late, .timeout = 60) {
+  World world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  (void)world.cluster.take_late();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  cr_expect_eq(world.cluster.submitted(), 3);
+  cr_expect_not(eventually([&] { return world.cluster.submitted() > 3; }, 500ms));
 }
 
 Test(pool_channel, an_answer_may_be_as_large_as_those_of_elastic_objects, .timeout = 60) {
