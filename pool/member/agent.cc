@@ -66,7 +66,8 @@ MemberAgent::MemberAgent(EventLoop& loop, const Fd& signals, MemberOptions optio
       options_(std::move(options)),
       say_(std::move(say)),
       incarnation_(new_incarnation()),
-      usage_(Usage::of_job()) {}
+      usage_(Usage::of_job()),
+      gpus_(GpuMeter::of_job()) {}
 
 Status MemberAgent::start(const PoolKey& key, const std::string& folder) {
   const std::string socket = folder + "/member";
@@ -177,6 +178,7 @@ void MemberAgent::look(Clock::time_point now) {
   usage_.look(program_->pid(), now);
   if (const auto cpu = usage_.cpu()) (void)notes_.note("cpu", *cpu, now);
   if (const auto memory = usage_.memory()) (void)notes_.note("memory", *memory, now);
+  if (const auto gpu = gpus_->take()) (void)notes_.note("gpu", gpu->busy, gpu->at);
 }
 
 /// A pool with shared fields has a program for them in each job, of which so many serve as the pool

@@ -13,6 +13,7 @@
 #include "common/event_loop.h"
 #include "common/fd.h"
 #include "common/result.h"
+#include "pool/member/gpu_meter.h"
 #include "pool/member/keeper_line.h"
 #include "pool/member/member_notes.h"
 #include "pool/member/program_lines.h"
@@ -69,6 +70,7 @@ class MemberAgent {
   const std::uint64_t incarnation_;
   MemberNotes notes_;
   Usage usage_;
+  std::unique_ptr<GpuMeter> gpus_;
   std::unique_ptr<ProgramLines> lines_;
   std::unique_ptr<KeeperLine> keeper_;
   EventLoop::Watch signal_watch_;

@@ -47,8 +47,8 @@ void read_threshold(ValueReader& in, const YamlNode& node, PoolPolicy& policy) {
   ThresholdRule rule;
   if (!in.mapping(node, "a threshold", {"metric", "up", "down"})) return;
   const YamlNode* const metric = node.find("metric");
-  if (!metric) return in.fail(node, "a threshold needs metric, cpu or memory");
-  (void)in.choice(*metric, "metric", {"cpu", "memory"});
+  if (!metric) return in.fail(node, "a threshold needs metric, cpu, memory or gpu");
+  (void)in.choice(*metric, "metric", {"cpu", "memory", "gpu"});
   rule.metric = metric->scalar;
   if (const YamlNode* up = node.find("up")) rule.up = decimal(in, *up, "up", 1);
   if (const YamlNode* down = node.find("down")) rule.down = decimal(in, *down, "down", 1);

@@ -26,7 +26,7 @@ struct TargetRule {
 
 /// A mean utilisation between `down` and `up`, of 1.
 struct ThresholdRule {
-  std::string metric;  ///< cpu or memory
+  std::string metric;  ///< cpu, memory or gpu
   double up = 0.8;
   double down = 0.5;
 };

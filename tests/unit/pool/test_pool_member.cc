@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a member's program says to its agent by libbellows_pool, and is told; what it uses.
 #include <criterion/criterion.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
 
+#include "common/fd.h"
 #include "pool/include/bellows_pool.h"
+#include "pool/member/gpu_meter.h"
 #include "pool/member/program_lines.h"
 #include "pool/member/usage.h"
 #include "tests/unit/support/scratch_dir.h"
@@ -167,4 +173,80 @@ Test(pool_member, the_cpu_time_of_a_program_and_what_it_starts_is_counted, .time
   waitpid(shell, nullptr, 0);
   usage.look(shell, Usage::Clock::now());
   cr_expect_not(usage.cpu().has_value());
+}
+
+namespace {
+
+/// A library with the functions of NVIDIA's. GPU 0 computes half of the time, GPU-b all of it, and
+/// there is no other.
+constexpr const char* kStandIn = R"(
+#include <unistd.h>
+#define STUCK 1000
+struct use { unsigned gpu, memory; };
+static int gpus[2] = {50, 100};
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out) {
+  *out = &gpus[0];
+  return index == 0 ? 0 : 2;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
+  *out = &gpus[1];
+  return uuid[4] == 'b' ? 0 : 2;
+}
+int nvmlDeviceGetUtilizationRates(void* gpu, struct use* out) {
+  if (*(int*)gpu == WRONG) return 3;
+  while (WRONG == STUCK) pause();
+  out->gpu = *(int*)gpu;
+  return 0;
+}
+)";
+
+constexpr int kStuck = 1000;
+
+/// Its file. `wrong`: of a GPU that is so busy, nothing can be said; kStuck: it never answers.
+std::string stand_in(const std::string& dir, int wrong = -1) {
+  cr_assert(replace_file(dir + "/nvml.c", kStandIn, 0600).ok());
+  const std::string library = fmt::format("{}/nvml{}.so", dir, wrong);
+  const std::string command =
+      fmt::format("{} -shared -fPIC -DWRONG={} -o {} {}/nvml.c", COMPILER, wrong, library, dir);
+  cr_assert_eq(std::system(command.c_str()), 0);
+  return library;
+}
+
+std::optional<double> busy(const std::string& devices, const std::string& library) {
+  GpuMeter meter(devices, library);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < end) {
+    if (const auto reading = meter.take()) return reading->busy;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Test(pool_member, gpus_are_measured_where_the_library_is, .timeout = 60) {
+  const ScratchDir dir;
+  const std::string library = stand_in(dir.path());
+  cr_expect(busy("0", library) == 0.5);
+  cr_expect(busy("GPU-b", library) == 1.0);
+  cr_expect(busy("0,GPU-b", library) == 0.75);
+  cr_expect(busy("0,7,GPU-b", library) == 0.5, "what is behind a wrong one is not visible");
+}
+
+Test(pool_member, gpus_are_missing_where_something_is_not_known, .timeout = 60) {
+  const ScratchDir dir;
+  const std::string library = stand_in(dir.path());
+  cr_expect(!busy("", library));
+  cr_expect(!busy("MIG-1", library));
+  cr_expect(!busy("0", dir.path() + "/none.so"));
+  cr_expect(!busy("0,GPU-b", stand_in(dir.path(), 100)), "half of them is not all");
+}
+
+Test(pool_member, a_driver_that_is_stuck_holds_nobody_up, .timeout = 60) {
+  const ScratchDir dir;
+  const auto begin = std::chrono::steady_clock::now();
+  cr_expect(!busy("0", stand_in(dir.path(), kStuck)));
+  cr_expect_lt((std::chrono::steady_clock::now() - begin).count(),
+               std::chrono::nanoseconds(std::chrono::seconds(20)).count());
 }

@@ -53,7 +53,7 @@ Test(pool_policy, reads_what_it_may_say, .timeout = 10) {
   const auto policy = read_pool_policy(
       "name: index\nmin: 2\nmax: 16\nburst_interval: 30\nvotes: largest\n"
       "targets:\n  - {metric: 'vllm:num_requests_waiting', per_member: 2.5, of: mean}\n"
-      "thresholds:\n  - {metric: memory, up: 0.9, down: 0.4}\n",
+      "thresholds:\n  - {metric: memory, up: 0.9, down: 0.4}\n  - {metric: gpu}\n",
       "pool.yaml");
   cr_assert(policy.ok());
   cr_assert_eq(policy->max, 16);
