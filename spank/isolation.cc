@@ -30,6 +30,7 @@
 #include "spank/epilog.h"
 #include "spank/gpu_addresses.h"
 #include "spank/job_store.h"
+#include "spank/lasting.h"
 #include "spank/leftovers.h"
 #include "spank/model_socket.h"
 #include "spank/save.h"
@@ -58,6 +59,7 @@ struct Step {
   std::optional<container::TaskEntry> entry;
   SavedTasks saved_tasks;
   std::vector<std::string> cgroups;  ///< the job's, while slurmstepd was in them
+  std::string remark;                ///< for the user, in task_init
   std::string problem;               ///< why there can't be a view; for the user, in task_init
 };
 Step step;  // NOLINT: see above
@@ -104,6 +106,10 @@ Status choose_spec(spank_t spank, const Settings& settings) {
   const auto asked = container::parse_spec(text.value_or(""));
   if (!asked) return asked.error();
   auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
+  if (!spec) return spec.error();
+  if (step.contract && container::outlasts_job(*spec, settings.site, step.job))
+    spec = with_lasting(*step.contract, *asked, *spec, settings.site.lasting_dir, step.uid,
+                        step.remark);
   if (!spec) return spec.error();
   step.spec = *std::move(spec);
   if (step.id == SLURM_BATCH_SCRIPT && !script_in_image(settings)) {
@@ -321,9 +327,10 @@ void begin_views(spank_t spank, const Settings& settings,
   if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
 }
 
-/// Whether the container's image needs a process that outlives the step.
+/// Whether the container, or its image, needs a process that outlives the step.
 bool needs_job_process(const container::Site& site) {
-  return container::may_be_own(step.spec.image, site) || container::is_in_registry(step.spec.image);
+  return container::outlasts_job(step.spec, site, step.job) ||
+         container::may_be_own(step.spec.image, site) || container::is_in_registry(step.spec.image);
 }
 
 void open_view(spank_t spank, const Settings& settings) {
@@ -367,7 +374,10 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
     const std::string prolog_said = step.entry->prolog_said();
     tell_remarks(phases.remarks());
     // One task for all, whereas only one has built what there was nothing of.
-    if (environment(spank, "SLURM_LOCALID") == "0") tell_remarks(step.entry->remarks());
+    if (environment(spank, "SLURM_LOCALID") == "0") {
+      if (!step.remark.empty()) tell_remarks({step.remark});
+      tell_remarks(step.entry->remarks());
+    }
     phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/directory.h"
+#include "common/resolved.h"
 #include "common/text.h"
 #include "spank/container/mount_api.h"
 
@@ -46,7 +47,7 @@ bool remove_tree(int parent, const char* name, std::size_t& budget, int depth) {
   if (is_gone(parent, name)) return true;
   // Any user may have mounted something, as with fusermount.
   if (container::unmount_all(parent, name).ok() && is_gone(parent, name)) return true;
-  auto directory = container::open_child(parent, name);
+  auto directory = open_child(parent, name);
   if (!directory) return false;
   const Directory dir = read_directory(std::move(*directory));
   if (!dir) return false;

@@ -76,6 +76,8 @@ struct Site {
   std::string squashfuse = "/usr/bin/squashfuse_ll";
   /// The program that writes containers to files; empty: none are written.
   std::string mksquashfs = "/usr/bin/mksquashfs";
+  bool lasting = false;  ///< containers with a name outlive their jobs
+  std::string lasting_dir = "/var/lib/bellows/containers";  ///< in which each user has a directory
   std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns
   std::uint64_t tmp_mib = 0;         ///< size of the private /tmp and /var/tmp; 0: half of memory
   std::uint64_t shm_mib = 0;         ///< of the private /dev/shm; 0: half of memory

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <deque>
 
+#include "common/resolved.h"
 #include "common/text.h"
 
 namespace bellows::container {
@@ -23,22 +24,6 @@ namespace {
 
 constexpr int kMostLinks = 40;  // as the kernel has it
 constexpr std::size_t kMostMountinfo = 16U << 20;
-constexpr int kMostTries =
-    64;  // a ".." is refused with EAGAIN while anything is renamed or mounted
-
-Result<Fd> openat2(int dir, const std::string& path, int flags, std::uint64_t resolve,
-                   mode_t mode = 0) {
-  struct open_how how {};
-  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
-  how.mode = mode;
-  how.resolve = resolve;
-  for (int tries = 0;; tries++) {
-    Fd fd(static_cast<int>(::syscall(SYS_openat2, dir, path.c_str(), &how, sizeof how)));
-    if (fd) return fd;
-    const bool again = errno == EINTR || (errno == EAGAIN && tries < kMostTries);
-    if (!again) return errno_error("open", path);
-  }
-}
 
 std::uint64_t attributes(MountFlags flags) {
   std::uint64_t set = MOUNT_ATTR_NOSUID;
@@ -89,7 +74,7 @@ Status create_missing(int root, const std::vector<std::string>& names, bool dire
   constexpr std::uint64_t no_links = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS;
   std::string parent = ".";
   for (std::size_t i = 0; i < names.size(); i++) {
-    auto dir = openat2(root, parent, O_PATH | O_DIRECTORY, no_links);
+    auto dir = open_resolved(root, parent, O_PATH | O_DIRECTORY, no_links);
     if (!dir) return dir.error();
     const bool file = i + 1 == names.size() && !directory;
     const int made = file ? ::mknodat(dir->get(), names[i].c_str(), S_IFREG | 0644, 0)
@@ -196,9 +181,9 @@ Status set_unbindable(int mount, std::string_view path) {
 Result<Fd> open_source(const std::string& path) {
   if (!path.starts_with('/')) return Error{ErrorKind::invalid, path + " is not an absolute path"};
   // An automounter's directory is mounted only for those who want a directory.
-  auto fd = openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+  auto fd = open_resolved(AT_FDCWD, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
   if (fd) return fd;
-  return openat2(AT_FDCWD, path, O_PATH, RESOLVE_NO_MAGICLINKS);
+  return open_resolved(AT_FDCWD, path, O_PATH, RESOLVE_NO_MAGICLINKS);
 }
 
 bool may(int fd, int rights) {
@@ -238,23 +223,18 @@ Result<bool> has_mounts_below(int directory) {
 }
 
 Result<Fd> open_in_root(int root, std::string_view path, int flags) {
-  return openat2(root, path.empty() ? "." : std::string(path), flags,
-                 RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+  return open_resolved(root, path.empty() ? "." : std::string(path), flags,
+                       RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 Result<Fd> open_beneath(int root, std::string_view path, int flags) {
-  return openat2(root, path.empty() ? "." : std::string(path), flags,
-                 RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+  return open_resolved(root, path.empty() ? "." : std::string(path), flags,
+                       RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
 Result<Fd> open_in_mount(int root, std::string_view path, int flags) {
-  return openat2(root, path.empty() ? "." : std::string(path), flags,
-                 RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
-}
-
-Result<Fd> open_child(int parent, const std::string& name) {
-  return openat2(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW,
-                 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+  return open_resolved(root, path.empty() ? "." : std::string(path), flags,
+                       RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
 }
 
 Status unmount_all(int parent, const std::string& name) {
@@ -295,8 +275,8 @@ Result<std::string> resolve_links(int root, std::string_view path) {
       continue;
     }
     found.push_back(name);
-    auto fd =
-        openat2(root, joined(found), O_PATH | O_NOFOLLOW, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
+    auto fd = open_resolved(root, joined(found), O_PATH | O_NOFOLLOW,
+                            RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
     struct stat info {};
     if (!fd && fd.error().kind == ErrorKind::not_found) continue;
     if (!fd) return fd.error();

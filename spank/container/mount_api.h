@@ -84,9 +84,6 @@ Result<Fd> open_in_mount(int root, std::string_view path, int flags);
 /// What a descriptor's file is called now.
 Result<std::string> path_of(int fd);
 
-/// Opens a directory of `parent` for reading: no link, and nothing that is mounted there.
-Result<Fd> open_child(int parent, const std::string& name);
-
 /// Detaches all that is mounted on `name` in `parent`, also where its server is dead. Success where
 /// nothing is.
 Status unmount_all(int parent, const std::string& name);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/resolved.h"
 #include "spank/container/capabilities.h"
 #include "spank/container/idmap.h"
 #include "spank/container/mount_api.h"
@@ -130,13 +131,22 @@ Result<Fd> make_directory(int parent, const char* name) {
   return open_target(parent, name, true, true);
 }
 
+/// The user may have put anything in its place.
+Result<Fd> own_directory(int parent, const char* name) {
+  if (::mkdirat(parent, name, 0755) != 0 && errno != EEXIST) return errno_error("make", name);
+  auto directory = open_child(parent, name);
+  if (!directory || is_callers(directory->get())) return directory;
+  return Error{ErrorKind::denied,
+               fmt::format("the container's directory {} is not its user's", name)};
+}
+
 /// The image's file tree as a container's root: the image itself where that will do, and else an
 /// overlay, which has what the image lacks, and takes what is written.
 class RootMaker {
  public:
-  /// `callers`: the image's files belong to the caller.
-  RootMaker(int scratch, Fd image, bool callers)
-      : scratch_(scratch), image_(std::move(image)), callers_(callers) {}
+  /// `callers`: the image's files belong to the caller. `layer`: as RootfsInputs has it.
+  RootMaker(int scratch, Fd image, bool callers, int layer)
+      : scratch_(scratch), image_(std::move(image)), callers_(callers), layer_(layer) {}
 
   /// The descriptor of the root, mounted.
   Result<Fd> plain() {
@@ -195,14 +205,19 @@ class RootMaker {
   }
 
   Status add_upper(std::uint64_t size_mib, Options& options) {
-    auto tmpfs =
-        own_tmpfs(size_mib > 0 ? Options{{"size", fmt::format("{}m", size_mib)}} : Options{});
-    if (!tmpfs) return tmpfs.error();
+    Fd tmpfs;
+    if (layer_ < 0) {
+      auto made =
+          own_tmpfs(size_mib > 0 ? Options{{"size", fmt::format("{}m", size_mib)}} : Options{});
+      if (!made) return made.error();
+      tmpfs = *std::move(made);
+    }
+    const int layer = layer_ < 0 ? tmpfs.get() : layer_;
     auto target = make_directory(scratch_, "written");
     if (!target) return target.error();
-    if (auto status = attach(tmpfs->get(), target->get(), "the overlay"); !status) return status;
+    if (auto status = attach(layer, target->get(), "the overlay"); !status) return status;
     for (const char* name : {"upper", "work"}) {
-      auto dir = make_directory(tmpfs->get(), name);
+      auto dir = own_directory(layer, name);
       if (!dir) return dir.error();
       options.emplace_back(fmt::format("{}dir", name), descriptor_path(dir->get()));
       kept_.push_back(std::move(*dir));
@@ -224,6 +239,7 @@ class RootMaker {
   int scratch_;
   Fd image_;
   bool callers_;
+  int layer_;
   std::vector<Fd> kept_;  ///< the overlay's options name them
 };
 
@@ -265,22 +281,23 @@ class Builder {
         image_.own ? inputs_.mount_own(image_) : mount_image(image_, writable_ && !image_.shared);
     if (!image) return image.error();
     // A directory may be the user's own, whom such a map would take for nobody.
-    if ((fake_root_ || site_.user_namespace) && image_.squashfs && !writable_)
+    if ((fake_root_ || site_.user_namespace) && image_.squashfs && !writable_ && !has_layer())
       if (auto status = map_root_to_caller(image->get());
           !status && status.error().kind != ErrorKind::invalid)
         return status;
-    auto scratch = make_scratch(image->get());
+    auto scratch = make_scratch();
     if (!scratch) return scratch.error();
+    if (has_layer()) return mount_layered(scratch->get(), *std::move(image));
+    if (auto status = fill_scratch(scratch->get(), image->get()); !status) return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();
-    RootMaker maker(scratch->get(), std::move(*image), !image_.squashfs);
+    RootMaker maker(scratch->get(), std::move(*image), !image_.squashfs, -1);
     const bool overlay =
         image_.shared ? writable_ || !missing->empty() : !writable_ && !missing->empty();
     auto root = overlay ? maker.overlay(*missing, writable_, upper_mib()) : maker.plain();
     if (!root) return root.error();
     root_ = std::move(*root);
-    phases_.note(fmt::format("{} on / ({}{})", spec_.image, writable_ ? "rw" : "ro",
-                             overlay ? ",overlay" : ""));
+    note_root(overlay ? ",overlay" : "");
     return {};
   }
 
@@ -318,7 +335,7 @@ class Builder {
       if (status) phases_.note(told(placed));
     }
     if (auto status = check_own_seen(); !status.ok()) return status;
-    if (has_kept() && !writable_)
+    if ((has_kept() || has_layer()) && !writable_)
       if (auto status = set_read_only(root_.get(), "/"); !status.ok()) return status;
     return set_read_only(dev(), "/dev");
   }
@@ -335,7 +352,7 @@ class Builder {
   Result<BuiltRoot> built() const {
     const auto numbers = own();
     if (!numbers) return numbers.error();
-    return BuiltRoot{*numbers, has_kept() || (image_.shared && writable_)};
+    return BuiltRoot{*numbers, has_kept() || has_layer() || (image_.shared && writable_)};
   }
 
  private:
@@ -347,32 +364,54 @@ class Builder {
   }
 
   bool has_kept() const { return inputs_.kept >= 0; }
+  bool has_layer() const { return inputs_.layer >= 0 && image_.shared; }
+  /// What is written to the root is not written to the image.
+  bool is_over() const { return has_kept() || image_.shared; }
 
-  /// The place in which the container is made, and in it the files that take the place of
-  /// `image`'s.
-  Result<Fd> make_scratch(int image) {
+  /// The place in which the container is made.
+  Result<Fd> make_scratch() {
     auto scratch = own_tmpfs({{"size", "16m"}});
     if (!scratch) return scratch;
     auto status = attach(scratch->get(), inputs_.scratch, "the place for containers");
-    if (status.ok()) status = add_etc(spec_, image, etc_);
-    if (status.ok() && !fake_root_)
-      for (const auto& file : account_files(image, inputs_.account))
-        if (status = add_file(scratch->get(), file, "the user's line", etc_); !status.ok()) break;
-    if (status.ok() && fake_root_ && writable_)
-      status = add_apt_setting(scratch->get(), image, has_kept() || image_.shared, etc_);
     return status.ok() ? std::move(scratch) : Result<Fd>(status.error());
+  }
+
+  /// With the files that take the place of `root`'s.
+  Status fill_scratch(int scratch, int root) {
+    Status status = add_etc(spec_, root, etc_);
+    if (status.ok() && !fake_root_)
+      for (const auto& file : account_files(root, inputs_.account))
+        if (status = add_file(scratch, file, "the user's line", etc_); !status.ok()) break;
+    if (status.ok() && fake_root_ && writable_)
+      status = add_apt_setting(scratch, root, is_over(), etc_);
+    return status;
   }
 
   /// Places for mounts are made in it.
   Status mount_kept() {
     root_ = Fd(::fcntl(inputs_.kept, F_DUPFD_CLOEXEC, 0));
     if (!root_) return errno_error("take over", "the container's root");
-    const auto scratch = make_scratch(root_.get());
+    const auto scratch = make_scratch();
     if (!scratch) return scratch.error();
     const auto target = make_directory(scratch->get(), "root");
     if (!target) return target.error();
-    phases_.note(fmt::format("{} on / ({},kept)", spec_.image, writable_ ? "rw" : "ro"));
-    return attach(root_.get(), target->get(), "the root");
+    if (auto status = attach(root_.get(), target->get(), "the root"); !status) return status;
+    note_root(",kept");
+    return fill_scratch(scratch->get(), root_.get());
+  }
+
+  /// And so here: what is in the layer may hide what the image has.
+  Status mount_layered(int scratch, Fd image) {
+    RootMaker maker(scratch, std::move(image), !image_.squashfs, inputs_.layer);
+    auto root = maker.overlay({}, true, 0);
+    if (!root) return root.error();
+    root_ = *std::move(root);
+    note_root(",layer");
+    return fill_scratch(scratch, root_.get());
+  }
+
+  void note_root(const char* how) {
+    phases_.note(fmt::format("{} on / ({}{})", spec_.image, writable_ ? "rw" : "ro", how));
   }
 
   int dev() const { return system_.back().mount.get(); }

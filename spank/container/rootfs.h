@@ -29,6 +29,9 @@ struct RootfsInputs {
   std::vector<PlacedMount>
       mounts;     ///< after the system's and before the user's: the driver's files
   int kept = -1;  ///< a writable root that another container had, detached; instead of the image
+  /// Where what is written to an image that is not written to itself is kept, detached; -1: in
+  /// memory. The directories `upper` and `work` in it are made, or found from another job.
+  int layer = -1;
   /// Does its argument where the sources of the user's mounts are looked for, and comes back;
   /// empty: they are looked for here.
   std::function<Status(const std::function<Status()>& open)> at_sources;
@@ -50,8 +53,9 @@ struct BuiltRoot {
 ///
 /// A squashfs is never written to. If it is to be writable, or lacks a mount's target, the root is
 /// an overlay; what is written is in memory, of the size of the private /tmp at most, and gone with
-/// the container. On such a root the image's files of root's are the user's (Linux 6.2), or can at
-/// least be replaced by the user. A directory is written to itself, where its user may.
+/// the container, unless there is a layer for it. On such a root the image's files of root's are
+/// the user's (Linux 6.2), or can at least be replaced by the user. A directory is written to
+/// itself, where its user may.
 ///
 /// The caller is the job's user with CAP_SYS_ADMIN and CAP_DAC_OVERRIDE permitted. Paths are opened
 /// with the user's rights alone. After an error the namespace is of no use.

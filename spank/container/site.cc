@@ -65,6 +65,12 @@ Status set_program(std::string& program, std::string_view name, std::string_view
   return {};
 }
 
+Status set_scope(bool& lasting, std::string_view name, std::string_view value) {
+  if (value != "job" && value != "global") return bad(name, value, "write job or global");
+  lasting = value == "global";
+  return {};
+}
+
 Status set_task_prolog(bool& in_container, std::string_view name, std::string_view value) {
   if (value != "host" && value != "container") return bad(name, value, "write host or container");
   in_container = value == "container";
@@ -93,6 +99,8 @@ constexpr Setting kSettings[] = {
      [](Site& s, auto n, auto v) { return set_size(s.image_budget_mib, n, v); }},
     {"squashfuse", [](Site& s, auto n, auto v) { return set_program(s.squashfuse, n, v); }},
     {"mksquashfs", [](Site& s, auto n, auto v) { return set_program(s.mksquashfs, n, v); }},
+    {"container_scope", [](Site& s, auto n, auto v) { return set_scope(s.lasting, n, v); }},
+    {"containers_dir", [](Site& s, auto n, auto v) { return set_path(s.lasting_dir, n, v); }},
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},

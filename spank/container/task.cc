@@ -67,7 +67,12 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
   auto host = own_namespace();
   if (!host) return host.error();
   if (auto status = begin_session_keyring(); !status.ok()) return status.error();
-  TaskEntry entry(*std::move(views), *std::move(host), stepd);
+  TaskEntry entry(*std::move(views), *std::move(host), job, stepd);
+  if (outlasts_job(spec, site, job)) {
+    auto users = lasting::make_users(site.lasting_dir, owner.uid, owner.gid);
+    if (!users) return users.error();
+    entry.lasting_ = *std::move(users);
+  }
   if (const auto step = step_meant(spec, job)) {
     auto joined = container_of_step(entry.views_, job, *step);
     if (!joined) return joined.error();
@@ -183,6 +188,7 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
     return mount_served(image, served);
   };
   inputs.kept = kept_.get();
+  inputs.layer = layer_.get();
   const auto built = build_rootfs(wanted.spec, site, inputs, phases);
   if (!built) return built.error();
   own_ = built->own;

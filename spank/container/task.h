@@ -9,6 +9,7 @@
 
 #include "common/container/spec.h"
 #include "common/fd.h"
+#include "common/lasting/lasting.h"
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/driver_files.h"
@@ -78,8 +79,8 @@ class TaskEntry {
   const std::pair<std::string, std::string>& pmix_moved() const { return pmix_moved_; }
 
  private:
-  TaskEntry(JobViews views, Fd host, pid_t stepd)
-      : views_(std::move(views)), host_(std::move(host)), stepd_(stepd) {}
+  TaskEntry(JobViews views, Fd host, std::uint32_t job, pid_t stepd)
+      : views_(std::move(views)), host_(std::move(host)), job_(job), stepd_(stepd) {}
 
   Status watch(const Site& site, Phases& phases);
   void begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases);
@@ -102,6 +103,7 @@ class TaskEntry {
   Status settle(const std::string& name, const TaskRequest& wanted, const Site& site,
                 Phases& phases, const Fd& found);
   Status take_root(const Fd& container);
+  Status begin_lasting(const Spec& spec, lasting::Use& use);
   Status check_size(const TaskRequest& wanted);
   Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const TaskRequest& wanted, int made);
@@ -125,6 +127,7 @@ class TaskEntry {
 
   JobViews views_;
   Fd host_;  ///< the host's mount namespace
+  std::uint32_t job_;
   pid_t stepd_;
   Fd base_;             ///< the job's view of the host
   std::string joined_;  ///< the container of another step, which the step's name stands for
@@ -135,6 +138,9 @@ class TaskEntry {
   OwnMounts own_;     ///< of the container
   NamedState state_;  ///< of the named container that this task makes
   Fd kept_;           ///< the root that it goes on with
+  Fd lasting_;  ///< where its user's containers are that outlive jobs; invalid: it ends with the
+                ///< job
+  Fd layer_;    ///< of such a container that this task makes
   std::pair<std::string, std::string> pmix_moved_;
   std::vector<std::string> remarks_;
   std::string prolog_said_;
@@ -150,6 +156,13 @@ inline std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seco
 
 /// Whether a task goes into a container: with a name, into one that another step made.
 inline bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
+
+/// Whether what is written to a step's container stays on the node when the job has ended.
+bool outlasts_job(const Spec& spec, const Site& site, std::uint32_t job);
+
+/// What the disk says of such a container that the job has not. Its image is the step's: that was
+/// judged, and what lies on the disk its user may have changed since.
+Status find_lasting(const Fd& users, const Spec& spec, std::optional<NamedState>& found);
 
 /// Whether the program is root in a user namespace of the container's.
 inline bool is_fake_root(const Spec& spec, const Site& site) {

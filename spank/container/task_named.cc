@@ -65,19 +65,20 @@ Status TaskEntry::keep_state(const std::string& name) const {
 Status TaskEntry::settle(const std::string& name, const TaskRequest& wanted, const Site& site,
                          Phases& phases, const Fd& found) {
   std::optional<NamedState> before;
-  if (found)
-    if (auto status = read_state(name, before); !status.ok()) return status;
+  if (auto status = found ? read_state(name, before) : find_lasting(lasting_, wanted.spec, before);
+      !status.ok())
+    return status;
   const auto vacant = is_vacant(name);
   if (!vacant) return vacant.error();
   state_ = state_for(wanted.spec, site, wanted.home);
   const auto decision = decide(wanted.spec, state_, before ? &*before : nullptr, *vacant);
   if (!decision) return decision.error();
   if (!decision->remark.empty()) phases.remark(decision->remark);
-  if (decision->entrance == Entrance::join) return {};
-  if (decision->entrance == Entrance::make)
+  if (decision->entrance == Entrance::join && found) return {};
+  if (!found)
     if (auto status = check_number(name, site); !status.ok()) return status;
   TaskRequest request = wanted;
-  if (before) {
+  if (before && found) {
     state_.image = request.spec.image = before->image;
     state_.imported = before->imported;
     if (before->imported) imported_ = before->image;
@@ -87,8 +88,13 @@ Status TaskEntry::settle(const std::string& name, const TaskRequest& wanted, con
   }
   if (before && before->layered)
     if (auto status = take_root(found); !status.ok()) return status;
+  lasting::Use use;
+  if (!found && lasting_)
+    if (auto status = begin_lasting(request.spec, use); !status.ok()) return status;
   const auto status = build(name, request, site, phases);
+  if (!status.ok() && use.directory) lasting::forget(lasting_.get(), request.spec.name, use);
   kept_.reset();
+  layer_.reset();
   return status;
 }
 

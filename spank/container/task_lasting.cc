@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a task does for a container with a name that outlives its job.
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include "common/container/image_reference.h"
+#include "common/lasting/lasting.h"
+#include "spank/container/container_name.h"
+#include "spank/container/lock_holder.h"
+#include "spank/container/mount_api.h"
+#include "spank/container/task.h"
+
+namespace bellows::container {
+namespace {
+
+/// Not by its device, whose number may be another after each boot.
+Result<std::string> identity_of(const std::string& image) {
+  struct stat info {};
+  if (::stat(image.c_str(), &info) != 0) return errno_error("look at the image", image);
+  if (S_ISDIR(info.st_mode)) return std::string("directory");
+  return fmt::format("file-{}-{}-{}.{:09}", info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                     info.st_mtim.tv_nsec);
+}
+
+/// As it would be made now. An imported image lies in a directory that has its digest's name.
+Result<lasting::MadeFrom> origin_for(const std::string& image, const std::string& imported) {
+  if (imported.empty()) {
+    auto identity = identity_of(image);
+    if (!identity) return identity.error();
+    return lasting::MadeFrom{image, *std::move(identity)};
+  }
+  const std::string digest = "sha256:" + imported.substr(imported.rfind('/') + 1);
+  if (is_digest(digest)) return lasting::MadeFrom{image, digest};
+  return Error{ErrorKind::internal, imported + " does not say which image it is"};
+}
+
+}  // namespace
+
+bool outlasts_job(const Spec& spec, const Site& site, std::uint32_t job) {
+  return site.lasting && !spec.name.empty() && !step_meant(spec, job);
+}
+
+Status find_lasting(const Fd& users, const Spec& spec, std::optional<NamedState>& found) {
+  if (!users) return {};
+  const auto origin = lasting::origin_of(users.get(), spec.name);
+  if (!origin) return origin.error();
+  if (*origin) {
+    found.emplace();
+    found->image = spec.image;
+  }
+  return {};
+}
+
+/// In the host's mount namespace: a clone of what is mounted there can be taken into another.
+Status TaskEntry::begin_lasting(const Spec& spec, lasting::Use& use) {
+  if (spec.image.empty())
+    return Error{ErrorKind::unavailable,
+                 fmt::format("the container {} was removed meanwhile; give --container-image to "
+                             "create it",
+                             spec.name)};
+  const auto origin = origin_for(spec.image, imported_);
+  if (!origin) return origin.error();
+  auto used = lasting::use(lasting_.get(), spec.name, *origin, job_);
+  if (!used) return used.error();
+  use = *std::move(used);
+  Status status;
+  if (use.lock) status = hold_for_job(std::move(use.lock), servers_);
+  if (status.ok()) {
+    auto layer = clone_mount(use.directory.get(), spec.name, false, {});
+    if (layer) {
+      layer_ = *std::move(layer);
+      return {};
+    }
+    status = layer.error();
+  }
+  lasting::forget(lasting_.get(), spec.name, use);
+  return status;
+}
+
+}  // namespace bellows::container
