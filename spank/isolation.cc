@@ -16,6 +16,7 @@
 #include "common/container/rights.h"
 #include "common/container/spec_text.h"
 #include "common/fd.h"
+#include "common/lasting/lasting.h"
 #include "common/variables.h"
 #include "modelstore/wire/model_wire.h"
 #include "spank/container/base_view.h"
@@ -108,7 +109,7 @@ Status choose_spec(spank_t spank, const Settings& settings) {
   auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
   if (!spec) return spec.error();
   if (step.contract && container::outlasts_job(*spec, settings.site, step.job))
-    spec = with_lasting(*step.contract, *asked, *spec, settings.site.lasting_dir, step.uid,
+    spec = with_lasting(*step.contract, *asked, *spec, settings.site.lasting.directory, step.uid,
                         step.remark);
   if (!spec) return spec.error();
   step.spec = *std::move(spec);
@@ -360,6 +361,8 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
   try {
     if (!step.begun) step.problem = "the plugin failed before; see slurmd's log";
     if (!step.problem.empty()) refuse(phase, step.problem);
+    if (settings.site.lasting.wanted && settings.site.lasting.directory != lasting::kDirectory)
+      (void)set_variable(spank, lasting::kDirectoryVariable, settings.site.lasting.directory);
     if (!step.contract) return;
     if (!step.entry) refuse(phase, "it was never started");
     container::Phases phases([&](const char* begun) {
@@ -430,6 +433,9 @@ void end_views(const Settings& settings) {
   };
   report(step.lease->leave(last));
   step.lease.reset();
+  if (settings.site.lasting.wanted &&
+      (step.id == SLURM_EXTERN_CONT || step.id == SLURM_BATCH_SCRIPT))
+    report(sweep_lasting(settings.site.lasting.directory, settings.site.lasting.days));
 }
 
 void collect_views(const Settings& settings) {

@@ -1,17 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/lasting.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <ctime>
 #include <optional>
 
 #include "common/container/image_reference.h"
 #include "common/container/options.h"
 #include "common/container/rights.h"
+#include "common/directory.h"
 #include "common/lasting/lasting.h"
+#include "common/lasting/upkeep.h"
+#include "common/text.h"
+#include "spank/owner.h"
 
 namespace bellows::spank {
 namespace {
+
+constexpr std::int64_t kDay = 86400;
+constexpr std::chrono::seconds kOneUser{10};
+/// The others' turn comes on another day.
+constexpr std::chrono::seconds kAllUsers{30};
 
 /// A registry's by its digest: what its tag leads to may be another by now.
 Result<std::string> image_text(const lasting::MadeFrom& origin) {
@@ -33,7 +48,55 @@ Status take_image(container::Spec& asked, const lasting::MadeFrom& origin) {
   return container::apply_option(asked, container::Option::image, *text, container::Place{});
 }
 
+/// A resource: the others leave the work to who has it. Invalid: it has been done today.
+Result<Fd> begin_sweep(int top, const std::string& directory) {
+  Fd stamp(::openat(top, ".swept", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const bool first = static_cast<bool>(stamp);
+  if (!first) stamp.reset(::openat(top, ".swept", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!stamp || ::fstat(stamp.get(), &info) != 0) return errno_error("open", directory + "/.swept");
+  if ((!first && std::time(nullptr) - info.st_mtim.tv_sec < kDay) ||
+      ::flock(stamp.get(), LOCK_EX | LOCK_NB) != 0)
+    return Fd();
+  if (::futimens(stamp.get(), nullptr) != 0) return errno_error("change", directory + "/.swept");
+  return stamp;
+}
+
+Status sweep_users(const std::string& directory, container::JobOwner owner, std::int64_t before) {
+  const auto done = as_owner(owner, kOneUser, [&]() -> int {
+    const auto users = lasting::find_users(directory, owner.uid);
+    return users && lasting::remove_older(users->get(), before) ? 0 : 1;
+  });
+  if (done && *done == 0) return {};
+  return Error{
+      ErrorKind::unavailable,
+      fmt::format("old containers of user {} in {} could not be removed", owner.uid, directory)};
+}
+
 }  // namespace
+
+Status sweep_lasting(const std::string& directory, std::uint32_t days) {
+  auto top = open_file(directory, O_RDONLY | O_DIRECTORY);
+  if (!top) return top.error().kind == ErrorKind::not_found ? Status() : Status(top.error());
+  if (auto status = check_owner(top->get(), 0, directory); !status.ok()) return status;
+  const auto sweep = begin_sweep(top->get(), directory);
+  if (!sweep || !*sweep) return sweep ? Status() : Status(sweep.error());
+  const std::int64_t now = std::time(nullptr);
+  const auto end = std::chrono::steady_clock::now() + kAllUsers;
+  Status first;
+  const Directory dir = read_directory(*std::move(top));
+  while (const dirent* entry = dir ? ::readdir(dir.get()) : nullptr) {
+    const auto uid = parse_uint(entry->d_name);
+    struct stat info {};
+    if (!uid || ::fstatat(::dirfd(dir.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISDIR(info.st_mode) || info.st_uid != *uid)
+      continue;
+    if (std::chrono::steady_clock::now() > end) break;
+    const Status status = sweep_users(directory, {info.st_uid, info.st_gid}, now - days * kDay);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
 
 Result<container::Spec> with_lasting(const Contract& contract, const container::Spec& asked,
                                      const container::Spec& spec, const std::string& directory,

@@ -21,4 +21,8 @@ Result<container::Spec> with_lasting(const Contract& contract, const container::
                                      const container::Spec& spec, const std::string& directory,
                                      uid_t uid, std::string& remark);
 
+/// As root, at a job's end: once in a day, each user's containers go that no job has used for so
+/// many days. What looks and removes is a process with that user's rights alone.
+Status sweep_lasting(const std::string& directory, std::uint32_t days);
+
 }  // namespace bellows::spank

@@ -65,6 +65,16 @@ struct Spec {
   bool operator==(const Spec&) const = default;
 };
 
+/// The site's choice about containers with a name. A value.
+struct LastingContainers {
+  bool wanted = false;                                    ///< they outlive their jobs
+  std::string directory = "/var/lib/bellows/containers";  ///< in which each user has one
+  std::uint32_t days = 30;  ///< one that no job has used for so long is removed
+  std::uint64_t mib = 0;    ///< with more in them, a user gets no further one; 0: no limit
+
+  bool operator==(const LastingContainers&) const = default;
+};
+
 /// What the administrator sets for a node, in plugstack.conf. A value.
 struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
@@ -76,8 +86,7 @@ struct Site {
   std::string squashfuse = "/usr/bin/squashfuse_ll";
   /// The program that writes containers to files; empty: none are written.
   std::string mksquashfs = "/usr/bin/mksquashfs";
-  bool lasting = false;  ///< containers with a name outlive their jobs
-  std::string lasting_dir = "/var/lib/bellows/containers";  ///< in which each user has a directory
+  LastingContainers lasting;
   std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns
   std::uint64_t tmp_mib = 0;         ///< size of the private /tmp and /var/tmp; 0: half of memory
   std::uint64_t shm_mib = 0;         ///< of the private /dev/shm; 0: half of memory

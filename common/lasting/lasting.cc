@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <cerrno>
 
+#include "common/lasting/layout.h"
 #include "common/resolved.h"
 #include "common/text.h"
 
@@ -18,7 +20,6 @@ namespace bellows::lasting {
 namespace {
 
 constexpr const char* kMadeFrom = "made-from";
-constexpr const char* kLock = "lock";
 constexpr const char* kJob = "job";
 constexpr std::string_view kVersion = "1";
 constexpr std::size_t kMostText = 4096;
@@ -48,11 +49,6 @@ bool is_identity(std::string_view text) {
   });
 }
 
-/// A name comes from an option's grammar, or from a directory.
-bool is_name(std::string_view name) {
-  return !name.empty() && is_alphanumeric(name[0]) && name.find('/') == std::string_view::npos;
-}
-
 /// Whether a file is what this room makes, and the caller's own.
 bool is_own(int fd, mode_t type) {
   struct stat info {};
@@ -78,24 +74,12 @@ Result<Fd> open_lock(int directory, const std::string& name) {
   return lock;
 }
 
-std::optional<std::uint64_t> job_in(int directory) {
-  const auto text = link_text(directory, kJob);
-  return text && *text ? parse_uint(**text) : std::nullopt;
-}
-
 Status note_job(int directory, std::uint32_t job) {
   if (::unlinkat(directory, kJob, 0) != 0 && errno != ENOENT)
     return errno_error("replace the link", kJob);
   if (::symlinkat(std::to_string(job).c_str(), directory, kJob) != 0)
     return errno_error("make the link", kJob);
   return {};
-}
-
-Error in_use(const std::string& name, const std::optional<std::uint64_t>& job) {
-  return {ErrorKind::busy,
-          fmt::format("the container {} is in use by {} on this node, and two jobs cannot write to "
-                      "it at a time; wait until that has ended, or use another name",
-                      name, job ? fmt::format("job {}", *job) : "another job")};
 }
 
 /// With the lock, or beside another task of the job.
@@ -116,6 +100,18 @@ Status settle_origin(int directory, const std::string& name, const MadeFrom& ori
                            name, one_line(found->image, 256), name)};
 }
 
+/// Who only looks at a container has the lock for a moment.
+bool lock_soon(int lock) {
+  constexpr int kMostLooks = 20;
+  for (int tries = 0; tries < kMostLooks; ++tries) {
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    ::poll(nullptr, 0, 5);
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
+
 /// One try. Without a directory in the answer: it was removed meanwhile.
 Result<Use> try_use(int users, const std::string& name, std::uint32_t job) {
   Use use;
@@ -131,7 +127,7 @@ Result<Use> try_use(int users, const std::string& name, std::uint32_t job) {
   if (!is_own(directory->get(), S_IFDIR)) return strange(name, "its directory is not the user's");
   auto lock = open_lock(directory->get(), name);
   if (!lock) return lock.error();
-  const bool locked = ::flock(lock->get(), LOCK_EX | LOCK_NB) == 0;
+  const bool locked = lock_soon(lock->get());
   if (!locked && errno != EWOULDBLOCK) return errno_error("lock the container", name);
   if (!is_there(users, name, lock->get())) return Use{};
   if (!locked) {
@@ -161,6 +157,22 @@ Result<Fd> open_users(int top, const std::string& directory, uid_t uid) {
 }
 
 }  // namespace
+
+bool is_name(std::string_view name) {
+  return !name.empty() && is_alphanumeric(name[0]) && name.find('/') == std::string_view::npos;
+}
+
+std::optional<std::uint64_t> job_in(int directory) {
+  const auto text = link_text(directory, kJob);
+  return text && *text ? parse_uint(**text) : std::nullopt;
+}
+
+Error in_use(const std::string& name, const std::optional<std::uint64_t>& job) {
+  return {ErrorKind::busy,
+          fmt::format("the container {} is in use by {} on this node, and two jobs cannot write to "
+                      "it at a time; wait until that has ended, or use another name",
+                      name, job ? fmt::format("job {}", *job) : "another job")};
+}
 
 std::string origin_text(const MadeFrom& origin) {
   return fmt::format("{} {} {}", kVersion, origin.identity, origin.image);

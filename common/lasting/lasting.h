@@ -22,6 +22,10 @@
 /// else.
 namespace bellows::lasting {
 
+inline constexpr const char* kDirectory = "/var/lib/bellows/containers";
+/// Where a site has another.
+inline constexpr const char* kDirectoryVariable = "BELLOWS_CONTAINERS_DIR";
+
 /// What a container is made from. A value.
 struct MadeFrom {
   std::string image;     ///< as options name it

@@ -26,6 +26,7 @@ void add_simulate_command(CommandLine& program);
 void add_model_command(CommandLine& program);
 void add_pool_command(CommandLine& program);
 void add_image_command(CommandLine& program);
+void add_container_command(CommandLine& program);
 void add_setup_command(CommandLine& program);
 void add_completion_command(CommandLine& program);
 

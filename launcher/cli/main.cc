@@ -25,6 +25,7 @@ void add_commands(bellows::CommandLine& program) {
   bellows::add_model_command(program);
   bellows::add_pool_command(program);
   bellows::add_image_command(program);
+  bellows::add_container_command(program);
   bellows::add_setup_command(program);
   bellows::add_completion_command(program);
   bellows::add_agent_command(program);

@@ -11,7 +11,7 @@ namespace bellows::container {
 /// The names of Site's settings in plugstack.conf, for messages.
 inline constexpr const char* kSiteSettings =
     "image_dirs, image_importer, image_cache, image_cache_budget, squashfuse, mksquashfs, "
-    "container_scope, containers_dir, devices, "
+    "container_scope, containers_dir, containers_days, containers_budget, devices, "
     "tmp_size, shm_size, tmp_keep, mount_home, remap_root, user_namespace, writable, entrypoint, "
     "batch_in_container, task_prolog, no_new_privs, "
     "require_fence, max_containers, phase_seconds, save_seconds";

@@ -69,7 +69,7 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
   if (auto status = begin_session_keyring(); !status.ok()) return status.error();
   TaskEntry entry(*std::move(views), *std::move(host), job, stepd);
   if (outlasts_job(spec, site, job)) {
-    auto users = lasting::make_users(site.lasting_dir, owner.uid, owner.gid);
+    auto users = lasting::make_users(site.lasting.directory, owner.uid, owner.gid);
     if (!users) return users.error();
     entry.lasting_ = *std::move(users);
   }

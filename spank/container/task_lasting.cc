@@ -5,6 +5,7 @@
 
 #include "common/container/image_reference.h"
 #include "common/lasting/lasting.h"
+#include "common/lasting/upkeep.h"
 #include "spank/container/container_name.h"
 #include "spank/container/lock_holder.h"
 #include "spank/container/mount_api.h"
@@ -34,10 +35,22 @@ Result<lasting::MadeFrom> origin_for(const std::string& image, const std::string
   return Error{ErrorKind::internal, imported + " does not say which image it is"};
 }
 
+Status check_budget(int users, const Site& site) {
+  if (site.lasting.mib == 0) return {};
+  const std::uint64_t mib = lasting::bytes_of_all(users) >> 20;
+  if (mib < site.lasting.mib) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("your containers on this node hold {} MiB, and with {} MiB or more "
+                           "(containers_budget in plugstack.conf) no further one is made; see "
+                           "bellows container list there, and remove some with bellows container "
+                           "remove",
+                           mib, site.lasting.mib)};
+}
+
 }  // namespace
 
 bool outlasts_job(const Spec& spec, const Site& site, std::uint32_t job) {
-  return site.lasting && !spec.name.empty() && !step_meant(spec, job);
+  return site.lasting.wanted && !spec.name.empty() && !step_meant(spec, job);
 }
 
 Status find_lasting(const Fd& users, const Spec& spec, std::optional<NamedState>& found) {
@@ -52,7 +65,7 @@ Status find_lasting(const Fd& users, const Spec& spec, std::optional<NamedState>
 }
 
 /// In the host's mount namespace: a clone of what is mounted there can be taken into another.
-Status TaskEntry::begin_lasting(const Spec& spec, lasting::Use& use) {
+Status TaskEntry::begin_lasting(const Spec& spec, const Site& site, lasting::Use& use) {
   if (spec.image.empty())
     return Error{ErrorKind::unavailable,
                  fmt::format("the container {} was removed meanwhile; give --container-image to "
@@ -64,7 +77,8 @@ Status TaskEntry::begin_lasting(const Spec& spec, lasting::Use& use) {
   if (!used) return used.error();
   use = *std::move(used);
   Status status;
-  if (use.lock) status = hold_for_job(std::move(use.lock), servers_);
+  if (use.made) status = check_budget(lasting_.get(), site);
+  if (status.ok() && use.lock) status = hold_for_job(std::move(use.lock), servers_);
   if (status.ok()) {
     auto layer = clone_mount(use.directory.get(), spec.name, false, {});
     if (layer) {

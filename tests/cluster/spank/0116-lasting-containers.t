@@ -57,6 +57,25 @@ no_holder() { ! holder; }
 ok "and nothing keeps it" poll 20 no_holder
 ok "nothing stays mounted" poll 20 nothing_mounted 1
 
+# What its user sees and removes, and what the site does.
+bellows=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}/launcher/bellows
+own() { xc "$bellows" container "$@" --dir "$kept" 2>&1; }
+like "$(own list)" "NAME .*"$'\n'"t +.* - +$squash" "a user sees the containers of a node"
+like "$(run sh -c 'echo $BELLOWS_CONTAINERS_DIR')" "^$kept\$" "and a task where they are"
+spank_args "image_dirs=$images container_scope=global containers_dir=$kept containers_budget=1M"
+run --container-name=t --container-writable sh -c 'head -c 2000000 /dev/zero >/large'
+like "$(run --container-image="$squash" --container-name=u true)" 'your containers on this node hold [0-9]+ MiB' \
+  "who has too much in them gets no further one"
+is "$(ls "$alice")$(run --container-name=t cat /written | head -n 1)" "tfirst" "nor is anything left of it, and the others go on"
+spank_args "image_dirs=$images container_scope=global containers_dir=$kept containers_days=2"
+is "$(run --container-image="$squash" --container-name=u sleep 0)$(own list --json | grep -c '"name"')" 2 "with more room there is another"
+is "$(own remove u)" "removed u" "which its user removes"
+run --container-image="$squash" --container-name=old true
+touch -d '3 days ago' "$alice/old/lock" "$kept/.swept"
+run true
+removed() { [[ $(ls "$alice") == t ]]; }
+ok "one that no job has used for long goes at the end of a job" poll 20 removed
+
 # The user's own word for the image is none that binds the site.
 forge() { rm "$mine/made-from" && ln -s "$1" "$mine/made-from"; }
 truth=$(readlink "$mine/made-from")

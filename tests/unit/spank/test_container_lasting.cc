@@ -7,11 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "common/lasting/lasting.h"
+#include "common/lasting/upkeep.h"
 #include "tests/unit/spank/container_rootfs_support.h"
 
 using namespace bellows;
@@ -129,6 +131,79 @@ Test(lasting, a_users_directory_is_roots_to_give) {
   cr_expect(::chmod(open.c_str(), 0777) == 0);
   SAYS(lasting::make_users(open, kUser, kUser).error().text, "not trusted");
   cr_expect(lasting::find_users(top + "/none", kUser).error().kind == ErrorKind::not_found);
+}
+
+/// What `work` says of two containers: t, which job 7 uses, and old, last used a day ago.
+std::string upkept(const std::function<std::string(int users, const std::string& path)>& work) {
+  const World world;
+  const std::string top = world.directory("containers");
+  world.file("outside", "text");
+  return run_as_user(
+      [&] {
+        cr_assert(lasting::make_users(top, kUser, kUser).ok());
+        world.give("outside");
+      },
+      [&]() -> std::string {
+        const auto users = lasting::find_users(top, kUser);
+        if (!users) return users.error().text;
+        const std::string path = fmt::format("{}/{}", top, kUser);
+        const auto used = lasting::use(users->get(), "t", kImage, 7);
+        if (!used || !lasting::use(users->get(), "old", kImage, 6)) return "not made";
+        ::mkdir((path + "/old/upper").c_str(), 0700);
+        std::ofstream(path + "/old/upper/file") << std::string(100000, 'x');
+        (void)!::symlink(world.path("outside").c_str(), (path + "/old/upper/link").c_str());
+        ::mkdir((path + "/old/upper/closed").c_str(), 0700);
+        write(path + "/old/upper/closed/file");
+        ::chmod((path + "/old/upper/closed").c_str(), 0);
+        const timespec day[2] = {{std::time(nullptr) - 86400, 0}, {std::time(nullptr) - 86400, 0}};
+        ::utimensat(AT_FDCWD, (path + "/old/lock").c_str(), day, 0);
+        const std::string said = work(users->get(), path);
+        return said + (::access(world.path("outside").c_str(), F_OK) == 0 ? "" : "; outside gone");
+      });
+}
+
+Test(lasting, containers_are_listed) {
+  NEEDS_ROOT();
+  EQUALS(upkept([](int users, const std::string& path) -> std::string {
+           (void)!::symlink("t", (path + "/link").c_str());
+           const auto all = lasting::list(users);
+           if (!all) return all.error().text;
+           std::string text;
+           for (const auto& each : *all)
+             text += fmt::format("{} {} {} {}; ", each.name, each.image, each.bytes >= 100000,
+                                 each.in_use ? each.job.value_or(0) : 0);
+           return text + fmt::format("{}", lasting::bytes_of_all(users) >= 100000);
+         }),
+         "old /images/a b.sqsh true 0; t /images/a b.sqsh false 7; true");
+}
+
+Test(lasting, only_what_no_job_uses_is_removed) {
+  NEEDS_ROOT();
+  EQUALS(upkept([](int users, const std::string& path) -> std::string {
+           const auto busy = lasting::remove(users, "t");
+           const auto gone = lasting::remove(users, "old");
+           const auto none = lasting::remove(users, "old");
+           const auto bad = lasting::remove(users, "../t");
+           if (!gone) return gone.error().text;
+           return fmt::format("{} {} {}; {}", busy.error().kind == ErrorKind::busy,
+                              none.error().kind == ErrorKind::not_found,
+                              bad.error().kind == ErrorKind::invalid, names_in(path));
+         }),
+         "true true true; t");
+}
+
+Test(lasting, old_ones_are_removed) {
+  NEEDS_ROOT();
+  EQUALS(upkept([](int users, const std::string& path) -> std::string {
+           const std::int64_t now = std::time(nullptr);
+           const auto none = lasting::remove_older(users, now - 100000);
+           ::mkdir((path + "/.gone-x-1").c_str(), 0700);
+           const auto all = lasting::remove_older(users, now + 100);
+           if (!none || !all) return "not removed";
+           return fmt::format("{} {}: {}; {}", none->size(), all->size(), all->at(0),
+                              names_in(path));
+         }),
+         "0 1: old; t");
 }
 
 }  // namespace
