@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "launcher/base/size_text.h"
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
+#include "launcher/base/time_text.h"
 
 namespace bellows::image {
 namespace {
@@ -26,14 +26,6 @@ struct Options {
   std::vector<std::string> images;
   bool json = false;
 };
-
-std::string date_of(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  ::localtime_r(&time, &parts);
-  char text[32];
-  return std::string(text, std::strftime(text, sizeof text, "%F %R", &parts));
-}
 
 int list(const Options& options) {
   const auto cache = Cache::open(options.cache);
@@ -50,7 +42,7 @@ int list(const Options& options) {
                    {"used", image.used},
                    {"users", image.users}});
     table.add(
-        {date_of(image.used), size_text(image.bytes), image.digest.substr(0, 19),
+        {date_text(image.used), size_text(image.bytes), image.digest.substr(0, 19),
          one_line(image.users.empty() ? "-" : fmt::format("{}", fmt::join(image.users, ", "))),
          one_line(fmt::format("{}", fmt::join(image.names, " ")))});
   }

@@ -89,4 +89,12 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}:{:02} h", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::string date_text(std::int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  ::localtime_r(&time, &parts);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, "%F %R", &parts));
+}
+
 }  // namespace bellows

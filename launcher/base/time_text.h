@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,5 +14,8 @@ std::optional<double> parse_since(const std::string& text, double now);
 
 /// "0.4 s", "12.3 s", "4:05 min", "2:10:00 h"
 std::string duration_text(double seconds);
+
+/// "2026-11-22 14:05", of this machine's zone, of seconds since the epoch.
+std::string date_text(std::int64_t seconds);
 
 }  // namespace bellows

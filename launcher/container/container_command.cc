@@ -15,6 +15,7 @@
 #include "launcher/base/size_text.h"
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
+#include "launcher/base/time_text.h"
 #include "launcher/cli/commands.h"
 
 namespace bellows {
@@ -43,14 +44,6 @@ Result<Fd> users_of(const Options& options) {
   return Fd();
 }
 
-std::string date_of(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  ::localtime_r(&time, &parts);
-  char text[32];
-  return std::string(text, std::strftime(text, sizeof text, "%F %R", &parts));
-}
-
 std::string user_of(const lasting::Listed& container) {
   if (!container.in_use) return "-";
   return container.job ? fmt::format("job {}", *container.job) : "a job";
@@ -70,7 +63,7 @@ int list(const Options& options) {
                     {"used", container.used},
                     {"in_use", container.in_use}});
     if (container.job) json.back()["job"] = *container.job;
-    table.add({one_line(container.name), date_of(container.used), size_text(container.bytes),
+    table.add({one_line(container.name), date_text(container.used), size_text(container.bytes),
                user_of(container), one_line(container.image)});
   }
   if (options.json)
