@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "common/container/image_reference.h"
 #include "common/lasting/lasting.h"
 #include "common/lasting/upkeep.h"
@@ -23,14 +25,15 @@ Result<std::string> identity_of(const std::string& image) {
                      info.st_mtim.tv_nsec);
 }
 
-/// As it would be made now. An imported image lies in a directory that has its digest's name.
+/// As it would be made now. The directory around an imported image has its digest's name.
 Result<lasting::MadeFrom> origin_for(const std::string& image, const std::string& imported) {
   if (imported.empty()) {
     auto identity = identity_of(image);
     if (!identity) return identity.error();
     return lasting::MadeFrom{image, *std::move(identity)};
   }
-  const std::string digest = "sha256:" + imported.substr(imported.rfind('/') + 1);
+  const std::string digest =
+      "sha256:" + std::filesystem::path(imported).parent_path().filename().string();
   if (is_digest(digest)) return lasting::MadeFrom{image, digest};
   return Error{ErrorKind::internal, imported + " does not say which image it is"};
 }

@@ -131,4 +131,13 @@ is "$(find "$home/.cache/bellows/images/images" -mindepth 1 -maxdepth 1 | wc -l)
 for node in 1 2; do
   ok "nothing stays mounted on n$node" poll 10 nothing_mounted "$node"
 done
+# A container that outlives its job keeps its image, whatever its tag leads to by then.
+spank_args "image_dirs=$images image_importer=$importer container_scope=global containers_dir=$CLUSTER/containers"
+push box team/moving:1 >/dev/null 2>&1
+run -w n1 --container-image=n1:5000/team/moving:1 --container-name=t --container-writable sh -c 'echo written >/written'
+echo other >"$CLUSTER/top/layer"
+make_layout other
+push other team/moving:1 >/dev/null 2>&1
+is "$(run -w n1 --container-image=n1:5000/team/moving:1 cat /layer)" other "a tag is moved to another image"
+is "$(run -w n1 --container-name=t cat /layer /written | xargs)" "upper written" "a container that outlives its job keeps its own"
 done_testing
