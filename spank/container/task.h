@@ -103,7 +103,7 @@ class TaskEntry {
   Status settle(const std::string& name, const TaskRequest& wanted, const Site& site,
                 Phases& phases, const Fd& found);
   Status take_root(const Fd& container);
-  Status begin_lasting(const Spec& spec, const Site& site, lasting::Use& use);
+  Status begin_lasting(const Spec& spec, const Site& site, bool vacant, lasting::Use& use);
   Status check_size(const TaskRequest& wanted);
   Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const TaskRequest& wanted, int made);

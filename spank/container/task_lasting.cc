@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a task does for a container with a name that outlives its job.
 #include <fmt/core.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include "common/container/image_reference.h"
 #include "common/lasting/lasting.h"
 #include "common/lasting/upkeep.h"
+#include "spank/container/capabilities.h"
 #include "spank/container/container_name.h"
 #include "spank/container/lock_holder.h"
 #include "spank/container/mount_api.h"
@@ -68,12 +70,24 @@ Status find_lasting(const Fd& users, const Spec& spec, std::optional<NamedState>
 }
 
 /// In the host's mount namespace: a clone of what is mounted there can be taken into another.
-Status TaskEntry::begin_lasting(const Spec& spec, const Site& site, lasting::Use& use) {
+Status TaskEntry::begin_lasting(const Spec& spec, const Site& site, bool vacant,
+                                lasting::Use& use) {
   if (spec.image.empty())
     return Error{ErrorKind::unavailable,
                  fmt::format("the container {} was removed meanwhile; give --container-image to "
                              "create it",
                              spec.name)};
+  // A user may have killed the image's server; no two overlays may write to one layer.
+  if (!vacant)
+    return Error{ErrorKind::busy,
+                 fmt::format("the container {} has lost the server of its image, and another step "
+                             "still runs in it; end that step first",
+                             spec.name)};
+  {
+    const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!as_root) return as_root.error();
+    if (auto status = views_.unpin(container_name(spec, site, stepd_)); !status.ok()) return status;
+  }
   const auto origin = origin_for(spec.image, imported_);
   if (!origin) return origin.error();
   auto used = lasting::use(lasting_.get(), spec.name, *origin, job_);

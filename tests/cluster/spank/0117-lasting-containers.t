@@ -39,6 +39,10 @@ like "$(run --container-image="$images/busybox" --container-name=t cat /written)
 like "$(xc --user bob srun --quiet --mpi=none --container-name=t true 2>&1)" 'the container t does not exist on this node' \
   "other users have others"
 
+saved=$CLUSTER/shared/home/alice/saved.sqsh
+run --container-name=t --container-save="$saved" true >/dev/null
+is "$(unsquashfs -cat "$saved" written 2>&1 | xargs)" "first second" "it is saved with what was written to it"
+
 # One job at a time.
 run --job-name=first --container-name=t --container-writable sh -c "echo third >>/written; sleep 300" >"$CLUSTER/first.out" &
 runs() { grep -q third "$mine/upper/written"; }
