@@ -27,8 +27,9 @@ fuzz_checkpoint_model = checkpoint/format/array_part.cc checkpoint/format/digest
 fuzz_contract = $(grammars)
 fuzz_controller_messages = common/controller_address.cc common/text.cc elastic/wire/message.cc
 fuzz_csv = common/fd.cc common/text.cc elastic/simulate/csv.cc
-fuzz_environment = common/container/mount_grammar.cc common/fd.cc common/text.cc \
-	spank/container/driver_files.cc spank/container/hook_variables.cc spank/container/image_variables.cc \
+fuzz_environment = common/child.cc common/container/mount_grammar.cc common/fd.cc common/resolved.cc common/text.cc \
+	spank/container/driver_files.cc spank/container/entrypoint.cc spank/container/hook_variables.cc \
+	spank/container/image_variables.cc \
 	spank/container/ld_cache.cc spank/container/mount_api.cc spank/container/root_files.cc \
 	spank/container/small_tree.cc spank/container/working_directory.cc
 fuzz_events = common/fd.cc launcher/record/event_log.cc
