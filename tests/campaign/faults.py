@@ -62,7 +62,7 @@ class Kill(Fault):
     def do(self, cluster, job, random):
         if self.number == signal.SIGSTOP and not job.kind.tells_steps:
             raise CannotNow("nobody would notice")
-        processes = cluster.processes(job.id)
+        processes = list(cluster.processes(job.id))
         # A launcher that has yet to write down that it is there takes the job with it, and bellowsd may have
         # moved the job just now.
         if not any(name in job.kind.processes for _, name, _ in processes):
