@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include <memory>
+#include <string_view>
 
 #include "common/fd.h"
 
@@ -24,5 +25,8 @@ inline Directory read_directory(Fd fd) {
   if (directory) fd.release();
   return directory;
 }
+
+/// The two names that each directory has, of itself and of the one above.
+constexpr bool is_dots(std::string_view name) { return name == "." || name == ".."; }
 
 }  // namespace bellows

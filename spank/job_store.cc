@@ -30,10 +30,6 @@ constexpr const char* kUidKey = "uid";
 constexpr const char* kMarker = "launcher.active";
 constexpr int kDeepest = 64;
 
-bool is_dots(const char* name) {
-  return std::string_view(name) == "." || std::string_view(name) == "..";
-}
-
 bool is_gone(int parent, const char* name) {
   return ::unlinkat(parent, name, 0) == 0 || errno == ENOENT;
 }

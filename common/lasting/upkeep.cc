@@ -22,8 +22,6 @@ namespace {
 constexpr std::string_view kGone = ".gone-";
 constexpr int kDeepest = 256;
 
-bool is_dots(std::string_view name) { return name == "." || name == ".."; }
-
 /// A descriptor of its own: the others' place in the directory is theirs.
 Directory read(int directory) {
   return read_directory(Fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
@@ -70,16 +68,27 @@ bool remove_below(int parent, const char* name, int depth) {
   return ::unlinkat(parent, name, AT_REMOVEDIR) == 0 && clean;
 }
 
+/// Nothing: it can't be seen.
+std::optional<std::int64_t> last_use(int directory) {
+  struct stat info {};
+  if (::fstatat(directory, kLock, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+      ::fstat(directory, &info) != 0)
+    return std::nullopt;
+  return info.st_mtim.tv_sec;
+}
+
+/// To be tried, not to be made; a FIFO in its place must not hang its reader.
+Fd open_lock(int directory) {
+  return Fd(::openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+}
+
 Listed listed(int users, const std::string& name, int directory) {
   Listed entry;
   entry.name = name;
   if (const auto origin = origin_of(users, name); origin && *origin) entry.image = (*origin)->image;
   entry.bytes = bytes_below(directory, 0);
-  struct stat info {};
-  if (::fstatat(directory, kLock, &info, AT_SYMLINK_NOFOLLOW) == 0 ||
-      ::fstat(directory, &info) == 0)
-    entry.used = info.st_mtim.tv_sec;
-  const Fd lock(::openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  entry.used = last_use(directory).value_or(0);
+  const Fd lock = open_lock(directory);
   entry.in_use = lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (entry.in_use) entry.job = job_in(directory);
   return entry;
@@ -94,7 +103,7 @@ Status move_away(int users, const std::string& name, std::string& gone) {
     gone = name;
     return {};
   }
-  const Fd lock(::openat(directory->get(), kLock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Fd lock = open_lock(directory->get());
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     return in_use(name, job_in(directory->get()));
   gone = fmt::format("{}{}-{}", kGone, name, ::getpid());
@@ -134,11 +143,8 @@ Result<std::vector<std::string>> remove_older(int users, std::int64_t before) {
     if (name.starts_with(kGone)) (void)remove_below(users, name.c_str(), 0);
     if (!is_name(name)) continue;
     const auto directory = open_child(users, name);
-    struct stat info {};
-    if (!directory || (::fstatat(directory->get(), kLock, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
-                       ::fstat(directory->get(), &info) != 0))
-      continue;
-    if (info.st_mtim.tv_sec >= before) continue;
+    const auto used = directory ? last_use(directory->get()) : std::nullopt;
+    if (!used || *used >= before) continue;
     const auto status = remove(users, name);
     if (status.ok()) removed.push_back(name);
     if (!status.ok() && status.error().kind != ErrorKind::busy) return status.error();

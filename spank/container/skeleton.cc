@@ -32,7 +32,7 @@ Status copy_below(Fd from, int to, int depth) {
   const int fd = ::dirfd(dir.get());
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view name = entry->d_name;
-    if (entry->d_type != DT_DIR || name == "." || name == "..") continue;
+    if (entry->d_type != DT_DIR || is_dots(name)) continue;
     if (auto status = make_like(fd, to, entry->d_name); !status) return status;
     Fd next(::openat(fd, entry->d_name, kDirectory));
     const Fd made(::openat(to, entry->d_name, kDirectory));

@@ -89,9 +89,10 @@ Status TaskEntry::settle(const std::string& name, const TaskRequest& wanted, con
   if (before && before->layered)
     if (auto status = take_root(found); !status.ok()) return status;
   lasting::Use use;
-  if (!found && lasting_) phases.begin("taking the container that is kept");
-  if (!found && lasting_)
+  if (!found && lasting_) {
+    phases.begin("taking the container that is kept");
     if (auto status = begin_lasting(request.spec, site, *vacant, use); !status.ok()) return status;
+  }
   const auto status = build(name, request, site, phases);
   if (!status.ok() && use.directory) lasting::forget(lasting_.get(), request.spec.name, use);
   kept_.reset();
