@@ -4,7 +4,7 @@
 # line that names the sources it needs besides its own.
 
 # What slurmctld and root read.
-TARGETS = fuzz_contract fuzz_environment fuzz_job_desc fuzz_ld_cache fuzz_mounts
+TARGETS = fuzz_contract fuzz_environment fuzz_job_desc fuzz_lasting_origin fuzz_ld_cache fuzz_mounts
 # To compile all takes eight minutes of a processor, for three seconds of each; driver.cc runs them always.
 ifneq ($(LONG),)
 TARGETS += fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_controller_messages fuzz_csv fuzz_events \
@@ -38,6 +38,7 @@ fuzz_image_manifest = common/text.cc common/container/image_reference.cc image/l
 fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
 	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
+fuzz_lasting_origin = common/fd.cc common/lasting/lasting.cc common/resolved.cc common/text.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_model_book = modelstore/book/model_book.cc modelstore/book/room_ledger.cc
 fuzz_model_wire = modelstore/wire/control_lines.cc modelstore/wire/control_wire.cc modelstore/wire/gpu_address.cc \
