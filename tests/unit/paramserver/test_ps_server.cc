@@ -330,7 +330,13 @@ Test(ps_server, a_second_one_leaves_the_first_its_socket, .timeout = 60) {
 Test(ps_server, a_second_one_leaves_the_first_its_socket_where_many_wait, .timeout = 60) {
   allow_many_descriptors();
   const Server server;
-  kill(server.worker(), SIGSTOP);
+  // The socket is there before the process that serves it, and kill(0) would stop this one.
+  pid_t worker = 0;
+  cr_assert(eventually([&] {
+    worker = server.worker();
+    return worker != 0;
+  }));
+  kill(worker, SIGSTOP);
   std::vector<plain::Handle> waiting(3000);
   std::size_t count = 0;
   while (count < waiting.size() &&
@@ -339,7 +345,7 @@ Test(ps_server, a_second_one_leaves_the_first_its_socket_where_many_wait, .timeo
   cr_assert_lt(count, waiting.size(), "all have room");
   expect_that_another_refuses(server.socket());
   waiting.clear();
-  kill(server.worker(), SIGCONT);
+  kill(worker, SIGCONT);
   const OpenLearner learner;
   cr_expect_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
 }
