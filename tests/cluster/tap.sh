@@ -173,7 +173,9 @@ submit() {
 
 slurm_version=$(slurmctld -V | grep -o '[0-9.]*$')
 # Whether this Slurm is a release, such as 23.11, or a later one.
-slurm_is_from() { [[ $(printf '%s\n' "$1" "$slurm_version" | sort -V | head -n 1) == "$1" ]]; } # VERSION
+slurm_is_from() { printf '%s\n' "$1" "$slurm_version" | sort -CV; } # VERSION
+# Whether this kernel is a release, such as 6.2, or a later one.
+linux_is_from() { printf '%s\n' "$1" "$(uname -r)" | sort -CV; } # VERSION
 # How it spells a GRES in TresPerJob and the like.
 # shellcheck disable=SC2034  # for the tests
 if slurm_is_from 23.11; then gres=gres/; else gres=gres:; fi

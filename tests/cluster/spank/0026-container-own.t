@@ -160,7 +160,7 @@ like_line down 'not permitted' "not over the network either"
 root=(--container-remap-root --container-image="$squash")
 # Before Linux 6.2 squashfs can't be mounted with other owners.
 remaps_image=""
-[[ $(printf '%s\n' 6.2 "$(uname -r)" | sort -V | head -n 1) != 6.2 ]] || remaps_image=1
+! linux_is_from 6.2 || remaps_image=1
 is "$(run -w n1 "${root[@]}" sh -c 'id -u; id -g; echo $HOME; stat -c %u /etc/environment' | xargs)" \
   "0 0 /root $([[ $remaps_image ]] && echo 0 || echo 65534)" "--container-remap-root makes the user root"
 is "$(run -w n1 "${root[@]}" cat /proc/self/uid_map | xargs)" "0 20001 1" "and nobody else"
