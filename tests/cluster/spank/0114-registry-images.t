@@ -125,6 +125,8 @@ touch "$CLUSTER/stalling.log.go"
 path=$(import 2>/dev/null)
 is "$(cat "$path/layer")" upper "the next import ends well"
 is "$(($(grep -c /blobs/ "$CLUSTER/stalling.log") - first))" 2 "having fetched only the configuration and what was missing"
+like "$(xc --node 1 bellows-image import "127.0.0.1:5001/team/slow@sha256:$(printf %064d 0)" 2>&1; echo "status $?")" \
+  'failed to import docker image: 127.0.0.1:5001/team/slow@sha256:0+: .*digest.*status [^0]' "a registry that answers a digest with another image is not believed"
 like "$(xc --node 1 bellows-image list)" 'docker://127.0.0.1:5001/team/slow:latest.*docker://n1:5000/team/box:1' "list shows the last used first"
 ok "once no job uses it, it can be removed" poll 15 xc --node 1 bellows-image remove n1:5000/team/box:1
 is "$(find "$home/.cache/bellows/images/images" -mindepth 1 -maxdepth 1 | wc -l)" 1 "removes"

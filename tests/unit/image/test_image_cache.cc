@@ -88,10 +88,10 @@ class World {
   std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
 
   /// "PATH" or "! " and the sentence.
-  std::string import(bool* reused = nullptr) const {
+  std::string import(bool* reused = nullptr, const std::string& name = "h.org#x:1") const {
     const auto cache = Cache::open(path("cache"));
     cr_assert(cache.ok(), "%s", cache.error().text.c_str());
-    const auto imported = cache->import(*container::parse_reference("h.org#x:1"), options);
+    const auto imported = cache->import(*container::parse_reference(name), options);
     if (imported && reused != nullptr) *reused = imported->reused;
     return imported ? imported->image.path : "! " + imported.error().text;
   }
@@ -143,6 +143,19 @@ Test(image_cache, an_image_is_fetched_once) {
   cr_expect(world.asked("copy") == 1 && world.asked("inspect") == 2);
   like(text_of(world.path("asked")), "copy docker://h.org/x@sha256:");
   cr_expect(world.files_in("cache/partial") == 0);
+}
+
+Test(image_cache, a_digest_means_what_it_says_without_a_registry) {
+  World world;
+  const std::string digest = *digest_of(text_of(world.path("manifest")));
+  const std::string other = "sha256:" + std::string(64, '0');
+  world.import(nullptr, "h.org#x@" + other);
+  like(text_of(world.path("asked")), "copy docker://h.org/x@" + other);
+  cr_expect(world.asked("inspect") == 0, "what the registry says of it is taken");
+  const std::string path = world.import();
+  bool reused = false;
+  world.write("fail", "no route to host");
+  cr_expect(world.import(&reused, "h.org#x@" + digest) == path && reused);
 }
 
 Test(image_cache, a_name_may_come_to_mean_another_image) {
