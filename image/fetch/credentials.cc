@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "image/fetch/credentials.h"
 
+#include <fmt/core.h>
 #include <openssl/evp.h>
 
 #include <cstdlib>
@@ -24,9 +25,11 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
-/// Docker Hub checks passwords under another name, which enroot's users write.
+/// As enroot's users write it: without a port, and Docker Hub by the names of its servers.
 bool is_of(std::string_view machine, const std::string& registry) {
-  return machine == registry || (registry == "docker.io" && machine == "auth.docker.io");
+  if (registry == "docker.io" && (machine == "auth.docker.io" || machine == "registry-1.docker.io"))
+    return true;
+  return machine == registry || machine == registry.substr(0, registry.find(':'));
 }
 
 std::string without_variable(std::string_view word) {
@@ -39,8 +42,8 @@ std::string without_variable(std::string_view word) {
 
 }  // namespace
 
-std::optional<Login> find_login(std::string_view netrc,
-                                const container::ImageReference& reference) {
+Result<std::optional<Login>> find_login(std::string_view netrc,
+                                        const container::ImageReference& reference) {
   const auto words = words_of(netrc);
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     if (words[i] != "machine" || !is_of(words[i + 1], reference.registry)) continue;
@@ -50,10 +53,15 @@ std::optional<Login> find_login(std::string_view netrc,
       if (words[j] == "login") login.user = words[j + 1];
       if (words[j] == "password") login.password = without_variable(words[j + 1]);
     }
-    if (login.user.empty()) continue;
-    if (reference.user.empty() || reference.user == login.user) return login;
+    if (login.user.empty() || (!reference.user.empty() && reference.user != login.user)) continue;
+    if (!login.password.starts_with("$(")) return std::optional(std::move(login));
+    return Error{ErrorKind::invalid,
+                 fmt::format("the password of {} for {} is a command in enroot's credentials, and "
+                             "no command is run; write the password or a variable, $NAME, or log "
+                             "in with podman login {}",
+                             one_line(login.user, 64), reference.registry, reference.registry)};
   }
-  return std::nullopt;
+  return std::optional<Login>();
 }
 
 Result<std::string> auth_file_text(const std::string& registry, const Login& login) {

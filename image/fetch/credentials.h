@@ -17,9 +17,10 @@ struct Login {
 };
 
 /// The first entry of a file in netrc's form, as enroot's .credentials is, that is of the image's
-/// registry and, if it names one, its user. A password "$NAME" is the variable's value, as enroot
-/// has it.
-std::optional<Login> find_login(std::string_view netrc, const container::ImageReference& reference);
+/// registry, with or without its port, and, if it names one, its user. A password "$NAME" is the
+/// variable's value, as enroot has it. invalid: it is a command, "$(...)", which enroot runs.
+Result<std::optional<Login>> find_login(std::string_view netrc,
+                                        const container::ImageReference& reference);
 
 /// The text of a file of skopeo's with this login.
 Result<std::string> auth_file_text(const std::string& registry, const Login& login);

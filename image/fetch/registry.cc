@@ -99,9 +99,10 @@ Result<Registry> Registry::open(const container::ImageReference& reference, Fetc
 /// In memory, so that nothing is left of it however this process ends.
 Status Registry::write_login() {
   const auto netrc = read_file(credentials_path(), kMostNetrc);
-  const auto login = netrc ? find_login(*netrc, reference_) : std::nullopt;
-  if (!login) return {};
-  const auto text = auth_file_text(reference_.registry, *login);
+  if (!netrc) return {};
+  const auto login = find_login(*netrc, reference_);
+  if (!login || !*login) return login ? Status() : Status(login.error());
+  const auto text = auth_file_text(reference_.registry, **login);
   if (!text) return text.error();
   login_.reset(::memfd_create("login", MFD_CLOEXEC));
   if (!login_) return errno_error("make", "memory for credentials");

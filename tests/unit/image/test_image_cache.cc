@@ -399,17 +399,23 @@ Test(image_credentials, of_a_registry_and_a_user) {
   const char* netrc =
       "machine auth.docker.io login hub password p1\n"
       "machine h.org login ann password p2\nmachine h.org login bob password $TOKEN\n"
-      "machine nvcr.io login $oauthtoken password ${TOKEN} machine last";
-  const auto password = [netrc](const char* name) {
+      "machine nvcr.io login $oauthtoken password ${TOKEN}\n"
+      "machine aws.org login AWS password $(aws ecr get-login-password) machine last";
+  const auto password = [&netrc](const char* name) -> std::string {
     const auto login = find_login(netrc, *container::parse_reference(name));
-    return login ? login->user + "/" + login->password : "none";
+    if (!login) return login.error().text;
+    return *login ? (*login)->user + "/" + (*login)->password : "none";
   };
   cr_expect(password("ubuntu") == "hub/p1");
   cr_expect(password("h.org#x") == "ann/p2");
   cr_expect(password("bob@h.org#x") == "bob/t0k");
   cr_expect(password("eve@h.org#x") == "none");
   cr_expect(password("nvcr.io#nvidia/x") == "$oauthtoken/t0k");
-  cr_expect(password("h.org:5000#x") == "none");
+  cr_expect(password("h.org:5000#x") == "ann/p2");
+  cr_expect(password("other.org#x") == "none");
+  like(password("aws.org#x"), "of AWS for aws.org is a command in enroot's credentials");
+  netrc = "machine registry-1.docker.io login hub password p3";
+  cr_expect(password("ubuntu") == "hub/p3");
   cr_expect(*auth_file_text("h.org", {"ann", "p2"}) ==
             R"({"auths":{"h.org":{"auth":"YW5uOnAy"}}})");
 }
