@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 
 #include "common/lasting/layout.h"
 #include "common/resolved.h"
@@ -202,12 +203,21 @@ Result<Fd> make_users(const std::string& directory, uid_t uid, gid_t gid) {
     return errno_error("make", directory);
   const auto top = open_roots(directory);
   if (!top) return top.error();
-  const std::string name = std::to_string(uid);
-  if (::mkdirat(top->get(), name.c_str(), 0700) == 0) {
-    if (::fchownat(top->get(), name.c_str(), uid, gid, AT_SYMLINK_NOFOLLOW) != 0)
-      return errno_error("give away", fmt::format("{}/{}", directory, name));
-  } else if (errno != EEXIST) {
-    return errno_error("make", fmt::format("{}/{}", directory, name));
+  auto users = open_users(top->get(), directory, uid);
+  if (users || users.error().kind != ErrorKind::not_found) return users;
+  // Under its own name nobody sees it before it is the user's: a job's tasks begin at once.
+  const std::string fresh = fmt::format(".new-{}-{}", uid, ::getpid());
+  (void)::unlinkat(top->get(), fresh.c_str(), AT_REMOVEDIR);
+  if (::mkdirat(top->get(), fresh.c_str(), 0700) != 0)
+    return errno_error("make", fmt::format("{}/{}", directory, fresh));
+  if (::fchownat(top->get(), fresh.c_str(), uid, gid, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("give away", fmt::format("{}/{}", directory, fresh));
+  if (::renameat2(top->get(), fresh.c_str(), top->get(), std::to_string(uid).c_str(),
+                  RENAME_NOREPLACE) != 0) {
+    const int why = errno;
+    (void)::unlinkat(top->get(), fresh.c_str(), AT_REMOVEDIR);
+    errno = why;
+    if (why != EEXIST) return errno_error("make", fmt::format("{}/{}", directory, uid));
   }
   return open_users(top->get(), directory, uid);
 }

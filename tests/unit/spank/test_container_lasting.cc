@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "common/lasting/lasting.h"
 #include "common/lasting/upkeep.h"
@@ -204,6 +206,26 @@ Test(lasting, old_ones_are_removed) {
                               names_in(path));
          }),
          "0 1: old; t");
+}
+
+Test(lasting, a_users_first_tasks_begin_at_once) {
+  NEEDS_ROOT();
+  const ScratchDir scratch;
+  ::chmod(scratch.path().c_str(), 0755);
+  for (int round = 0; round < 40; ++round) {
+    const std::string top = fmt::format("{}/{}", scratch.path(), round);
+    std::vector<pid_t> tasks;
+    for (int i = 0; i < 8; ++i) {
+      tasks.push_back(::fork());
+      if (tasks.back() == 0) ::_exit(lasting::make_users(top, kUser, kUser).ok() ? 0 : 1);
+    }
+    for (const pid_t task : tasks) {
+      int status = 1;
+      ::waitpid(task, &status, 0);
+      cr_expect_eq(status, 0);
+    }
+    EQUALS(names_in(top), std::to_string(kUser));
+  }
 }
 
 }  // namespace
