@@ -41,11 +41,17 @@ Result<std::string> image_text(const lasting::MadeFrom& origin) {
 }
 
 /// As strictly as at the prompt.
-Status take_image(container::Spec& asked, const lasting::MadeFrom& origin) {
-  const auto text = image_text(origin);
-  if (!text) return text.error();
+Status take_image(container::Spec& asked, const std::string& text) {
   asked.image.clear();
-  return container::apply_option(asked, container::Option::image, *text, container::Place{});
+  return container::apply_option(asked, container::Option::image, text, container::Place{});
+}
+
+/// Whom a policy permits tags may go by the tag; that it still stands for the same image is seen
+/// once it is there.
+Result<container::Spec> by_tag(const Contract& contract, container::Spec changed,
+                               const std::string& image) {
+  if (auto status = take_image(changed, image); !status.ok()) return status.error();
+  return container::effective_spec(&contract, changed);
 }
 
 /// A resource: the others leave the work to who has it. Invalid: it has been done today.
@@ -109,16 +115,21 @@ Result<container::Spec> with_lasting(const Contract& contract, const container::
   container::Spec changed = asked;
   changed.name = spec.name;
   changed.name_mode = spec.name_mode;
-  if (auto status = take_image(changed, **origin); !status.ok())
+  const auto text = image_text(**origin);
+  const Status taken = text ? take_image(changed, *text) : Status(text.error());
+  if (!taken.ok())
     return Error{
-        status.error().kind,
+        taken.error().kind,
         fmt::format("the container {} cannot be used: {}; remove it with bellows container "
                     "remove {}, or use another name",
-                    spec.name, status.error().text, spec.name)};
+                    spec.name, taken.error().text, spec.name)};
   if (!asked.image.empty() && asked.image != (*origin)->image && asked.image != changed.image)
     remark = fmt::format("the container {} has the image {}; ignoring --container-image", spec.name,
                          (*origin)->image);
-  return container::effective_spec(&contract, changed);
+  auto found = container::effective_spec(&contract, changed);
+  if (found || !container::is_in_registry((*origin)->image)) return found;
+  auto tagged = by_tag(contract, changed, (*origin)->image);
+  return tagged ? tagged : found;
 }
 
 }  // namespace bellows::spank

@@ -142,4 +142,11 @@ make_layout other
 push other team/moving:1 >/dev/null 2>&1
 is "$(run -w n1 --container-image=n1:5000/team/moving:1 cat /layer)" other "a tag is moved to another image"
 is "$(run -w n1 --container-name=t cat /layer /written | xargs)" "upper written" "a container that outlives its job keeps its own"
+# Where the policy names tags, such a container goes by its tag, which must lead to the same image.
+sed -i 's#docker://n1:5000/team/\*#docker://n1:5000/team/*:1#' "$CLUSTER/etc/bellows.yaml"
+by_digest_refused() { run -w n1 --container-image="n1:5000/team/moving@sha256:$(printf %064d 0)" true | grep -q 'may not'; }
+poll 20 by_digest_refused || bail "slurmctld does not take the policy"
+like "$(run -w n1 --container-name=t true)" 'was made from docker://n1:5000/team/moving:1 as it was then' "the tag of which leads to another image now"
+push box team/moving:1 >/dev/null 2>&1
+is "$(run -w n1 --container-name=t cat /layer /written | xargs)" "upper written" "once it leads to its own, it is used by its tag"
 done_testing
