@@ -7,9 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <optional>
+#include <random>
+#include <utility>
+#include <vector>
 
 #include "common/container/image_reference.h"
 #include "common/container/options.h"
@@ -68,6 +72,21 @@ Result<Fd> begin_sweep(int top, const std::string& directory) {
   return stamp;
 }
 
+/// In any order: those who take long must not be before the others each day.
+std::vector<container::JobOwner> users_in(Fd top) {
+  std::vector<container::JobOwner> users;
+  const Directory dir = read_directory(std::move(top));
+  while (const dirent* entry = dir ? ::readdir(dir.get()) : nullptr) {
+    const auto uid = parse_uint(entry->d_name);
+    struct stat info {};
+    if (uid && ::fstatat(::dirfd(dir.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISDIR(info.st_mode) && info.st_uid == *uid)
+      users.push_back({info.st_uid, info.st_gid});
+  }
+  std::shuffle(users.begin(), users.end(), std::random_device());
+  return users;
+}
+
 Status sweep_users(const std::string& directory, container::JobOwner owner, std::int64_t before) {
   const auto done = as_owner(owner, kOneUser, [&]() -> int {
     const auto users = lasting::find_users(directory, owner.uid);
@@ -87,18 +106,12 @@ Status sweep_lasting(const std::string& directory, std::uint32_t days) {
   if (auto status = check_owner(top->get(), 0, directory); !status.ok()) return status;
   const auto sweep = begin_sweep(top->get(), directory);
   if (!sweep || !*sweep) return sweep ? Status() : Status(sweep.error());
-  const std::int64_t now = std::time(nullptr);
+  const std::int64_t before = std::time(nullptr) - days * kDay;
   const auto end = std::chrono::steady_clock::now() + kAllUsers;
   Status first;
-  const Directory dir = read_directory(*std::move(top));
-  while (const dirent* entry = dir ? ::readdir(dir.get()) : nullptr) {
-    const auto uid = parse_uint(entry->d_name);
-    struct stat info {};
-    if (!uid || ::fstatat(::dirfd(dir.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISDIR(info.st_mode) || info.st_uid != *uid)
-      continue;
+  for (const container::JobOwner& owner : users_in(*std::move(top))) {
     if (std::chrono::steady_clock::now() > end) break;
-    const Status status = sweep_users(directory, {info.st_uid, info.st_gid}, now - days * kDay);
+    const Status status = sweep_users(directory, owner, before);
     if (first.ok()) first = status;
   }
   return first;

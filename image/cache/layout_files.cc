@@ -48,10 +48,8 @@ Status write_config(const Fd& root, const ImageConfig& config, const Limits& lim
   for (const std::string& variable : config.environment) environment += variable + '\n';
   Tree tree(Fd(::fcntl(root.get(), F_DUPFD_CLOEXEC, 3)), limits);
   Status status = write_into(tree, "etc/environment", environment, 0644);
-  // Made as Docker makes it: a program is to begin there.
-  if (status && has_workdir(config))
-    if (const auto inside = tree.find(config.workdir + "/.bellows", true); !inside)
-      status = inside.error();
+  // Made as Docker makes it: a program is to begin there. Tasks are told if it can't be made.
+  if (status && has_workdir(config)) (void)tree.find(config.workdir + "/.bellows", true);
   return status ? write_into(tree, "etc/rc", rc_text(config), 0755) : status;
 }
 

@@ -67,14 +67,13 @@ class World {
   }
 
   /// What the name stands for from now on.
-  void serve(const std::string& content) {
+  void serve(const std::string& content, const std::string& workdir = "/w/d") {
     std::filesystem::remove_all(path("layout"));
     std::filesystem::create_directories(path("layout/blobs/sha256"));
     const std::string tar = tar_of({file("f", content)});
     const std::string blob = tar_of({file("f", content)}, Packing::gzip);
-    const std::string config = R"({"config": {"Env": ["A=1"], "WorkingDir": "/w/d"}, "rootfs": )"
-                               R"({"diff_ids": [")" +
-                               *digest_of(tar) + "\"]}}";
+    const std::string config = R"({"config": {"Env": ["A=1"], "WorkingDir": ")" + workdir +
+                               R"("}, "rootfs": {"diff_ids": [")" + *digest_of(tar) + "\"]}}";
     const std::string manifest =
         "{\"config\": " + put(config) + ", \"layers\": [" + put(blob) + "]}";
     write("layout/index.json", "{\"manifests\": [" + put(manifest) + "]}");
@@ -156,6 +155,14 @@ Test(image_cache, a_digest_means_what_it_says_without_a_registry) {
   bool reused = false;
   world.write("fail", "no route to host");
   cr_expect(world.import(&reused, "h.org#x@" + digest) == path && reused);
+}
+
+Test(image_cache, a_directory_that_is_a_file_is_not_made) {
+  World world;
+  for (const char* workdir : {"/f/x", "/a/../b"}) {
+    world.serve("one", workdir);
+    cr_expect(text_of(world.import() + "/f") == "one", "%s", workdir);
+  }
 }
 
 Test(image_cache, a_name_may_come_to_mean_another_image) {
