@@ -154,12 +154,8 @@ Result<Fd> Cache::lock(const std::string& digest, const container::ImageReferenc
 }
 
 /// What was found while the caller waited is as good as what it would find itself.
-Result<std::string> Cache::current_digest(const Registry& registry,
-                                          const container::ImageReference& reference,
-                                          const std::string& name_digest,
+Result<std::string> Cache::current_digest(const Registry& registry, const std::string& name_digest,
                                           std::int64_t since) const {
-  // Not the registry's to say, and skopeo does not compare what it only shows.
-  if (!reference.digest.empty()) return reference.digest;
   const std::string path = directory("names", name_digest);
   if (changed(path) > since) {
     const std::string digest = text_in(read_record(path), "digest");
@@ -239,7 +235,9 @@ Result<Imported> Cache::import_locked(const container::ImageReference& reference
                                       std::int64_t since) const {
   const auto registry = Registry::open(reference, options.fetch);
   if (!registry) return registry.error();
-  const auto digest = current_digest(*registry, reference, name_digest, since);
+  // A digest is not the registry's to say, and skopeo does not compare what it only shows.
+  const auto digest =
+      reference.digest.empty() ? current_digest(*registry, name_digest, since) : reference.digest;
   if (!digest) return digest.error();
   const auto image_lock = lock(*digest, reference, options);
   if (!image_lock) return image_lock.error();

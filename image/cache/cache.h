@@ -70,9 +70,8 @@ class Cache {
   std::string directory(const char* kind, const std::string& digest) const;
   Result<Fd> lock(const std::string& digest, const container::ImageReference& reference,
                   const ImportOptions& options) const;
-  Result<std::string> current_digest(const Registry& registry,
-                                     const container::ImageReference& reference,
-                                     const std::string& name_digest, std::int64_t since) const;
+  Result<std::string> current_digest(const Registry& registry, const std::string& name_digest,
+                                     std::int64_t since) const;
   Result<CachedImage> find(const std::string& digest) const;
   Result<CachedImage> make(const Registry& registry, const container::ImageReference& reference,
                            const std::string& digest, const ImportOptions& options) const;
