@@ -12,7 +12,7 @@ namespace bellows::pool {
 class MemberStarts {
  public:
   using Seconds = std::chrono::duration<double>;
-  static constexpr std::size_t kKept = 64;
+  static constexpr std::size_t kKept = 1024;  ///< more than start at once: the last are the slowest
 
   void add(Seconds took);
   /// Of the last kKept; nothing: there was none yet.

@@ -112,9 +112,16 @@ Test(member_starts, keeps_the_last, .timeout = 10) {
   MemberStarts started;
   cr_assert_not(started.median().has_value());
   for (int i = 0; i < 100; ++i) started.add(MemberStarts::Seconds(1000));
-  for (int i = 1; i <= 64; ++i) started.add(MemberStarts::Seconds(i));
-  cr_assert_eq(started.median()->count(), 32);
-  cr_assert_eq(started.p95()->count(), 61);
+  for (int i = 1; i <= 1000; ++i) started.add(MemberStarts::Seconds(i));
+  for (int i = 1; i <= 24; ++i) started.add(MemberStarts::Seconds(500));
+  cr_assert_eq(started.median()->count(), 500);
+  cr_assert_eq(started.p95()->count(), 949);
+}
+
+Test(member_starts, does_not_judge_a_burst_by_its_slowest, .timeout = 10) {
+  MemberStarts started;
+  for (int i = 0; i < 500; ++i) started.add(MemberStarts::Seconds(4 + i / 100.0));
+  cr_assert_lt(started.median()->count(), 6.6);
 }
 
 Test(decider, grows_at_once_and_shrinks_after_the_window, .timeout = 10) {
