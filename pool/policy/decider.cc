@@ -12,10 +12,14 @@ namespace bellows::pool {
 namespace {
 
 using Kind = SizeReason::Kind;
+using namespace std::chrono_literals;
 
 /// Sums of decimals are not exact: 0.1 + 0.2 is not to start a member.
 constexpr double kSlack = 1e-9;
 constexpr double kMostMembers = 1e6;
+/// A trend is what has lasted for so many times the time that a member takes to start: it is
+/// believed for one time more.
+constexpr double kTrendStarts = 3;
 
 std::uint32_t whole_members(double needed) {
   return static_cast<std::uint32_t>(std::clamp(std::ceil(needed - kSlack), 0.0, kMostMembers));
@@ -123,6 +127,10 @@ std::string explain(const SizeDecision& decision) {
     case Kind::stabilising:
       return fmt::format("{:.2f} members would be enough, but not yet for {} s", why.needed,
                          why.window.count());
+    case Kind::trend:
+      return fmt::format(
+          "{} of {:g} rises steadily, and will need {:.2f} members when they have started",
+          why.metric, why.value, why.needed);
     case Kind::panic:
       return fmt::format("{:.2f} members would be enough, but the load has just jumped",
                          why.needed);
@@ -236,16 +244,32 @@ std::uint32_t Decider::grown(double needed, SizeReason& reason) const {
   return std::min(asked, allowed);
 }
 
-std::uint32_t Decider::shrunk(Time now, double needed, std::size_t ready,
-                              const MemberStarts& started, SizeReason& reason) {
-  auto window = policy_.stabilisation;
-  if (const auto start = started.median())
-    window = std::max(window, std::chrono::ceil<std::chrono::seconds>(*start));
-  while (!needs_.empty() && now - needs_.front().first > window) needs_.pop_front();
+/// Before others could have started, none may go.
+std::chrono::seconds Decider::window_of(const MemberStarts& started) const {
+  const auto start = std::chrono::ceil<std::chrono::seconds>(started.median().value_or(0s));
+  return std::max(policy_.stabilisation, start);
+}
+
+void Decider::look_ahead(Need& need, const MemberStarts& started) const {
+  const auto start = started.median();
+  if (!start || need.reason.kind != Kind::target || need.reason.missing > 0) return;
+  const auto line = needs_.line(kTrendStarts * *start);
+  if (!line) return;
+  need.slope = line->slope;
+  const double ahead = line->last + line->slope * start->count();
+  if (line->slope <= 0 || ahead <= need.members) return;
+  need.members = need.reason.needed = ahead;
+  need.reason.kind = Kind::trend;
+}
+
+std::uint32_t Decider::shrunk(Time now, const Need& need, std::size_t ready,
+                              const MemberStarts& started, SizeReason& reason) const {
+  const auto window = window_of(started);
+  // What falls steadily needs fewer by now than it needed in the window.
   const std::uint32_t asked =
-      std::max(whole_members(needs_.empty() ? needed : needs_.front().second), policy_.min);
+      std::max(whole_members(needs_.largest(window, std::min(need.slope, 0.0))), policy_.min);
   reason.window = window;
-  if (whole_members(needed) >= wanted_) return wanted_;
+  if (whole_members(need.members) >= wanted_) return wanted_;
   if (wanted_ <= policy_.min) {
     reason.kind = Kind::bounds;
     return wanted_;
@@ -306,14 +330,14 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
   const auto votes = count_votes(signals, ready);
   if (votes) changed_by_threshold_ = now;
   const bool rests = changed_by_threshold_ && now - *changed_by_threshold_ < policy_.burst_interval;
-  const Need need = policy_.script ? need_of_script(now, signals, members, votes.value_or(0))
-                                   : choose(now, signals, ready, votes);
+  Need need = policy_.script ? need_of_script(now, signals, members, votes.value_or(0))
+                             : choose(now, signals, ready, votes);
   const bool by_threshold = need.reason.kind == Kind::threshold;
 
-  while (!needs_.empty() && needs_.back().second <= need.members) needs_.pop_back();
-  needs_.emplace_back(now, need.members);
+  needs_.add(now, need.members, kTrendStarts * NeedHistory::Seconds(window_of(started)));
   if (!ready.empty() && need.members >= 2 * static_cast<double>(ready.size()))
     panic_until_ = now + policy_.panic_window;
+  look_ahead(need, started);
 
   SizeDecision decision{.wanted = wanted_, .drain = {}, .reason = need.reason};
   const bool more = whole_members(need.members) > wanted_;
@@ -322,7 +346,7 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
     decision.wanted = std::max(whole_members(need.members), policy_.min);
   else if (!by_threshold || !rests)
     decision.wanted = more ? grown(need.members, decision.reason)
-                           : shrunk(now, need.members, ready.size(), started, decision.reason);
+                           : shrunk(now, need, ready.size(), started, decision.reason);
   if (decision.wanted == wanted_ && whole_members(need.members) == wanted_ &&
       need.reason.kind != Kind::failed)
     decision.reason.kind = decision.reason.missing > 0 ? Kind::missing_data : Kind::steady;

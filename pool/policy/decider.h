@@ -3,13 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "pool/policy/member_starts.h"
+#include "pool/policy/need_history.h"
 #include "pool/policy/pool_policy.h"
 #include "pool/policy/signal_book.h"
 
@@ -34,6 +34,7 @@ struct SizeReason {
     script,        ///< the policy's script asks for it
     failed,        ///< the script gave no answer
     stabilising,   ///< fewer would be enough, but not for long enough yet
+    trend,         ///< the need rises so steadily that more are needed by when they have started
     panic,         ///< fewer would be enough, but the load has just jumped
     missing_data,  ///< fewer would be enough by what is known, and not all is known
     bounds,        ///< min, max or the members of one decision limit it
@@ -62,8 +63,9 @@ std::string explain(const SizeDecision& decision);
 /// argument.
 ///
 /// What one lying member can do: its metric counts for at most vote_limit members more than the
-/// highest of the others, and at most vote_limit fewer than the lowest; its vote for vote_limit
-/// in each burst interval; all within the limits of a decision, min and max.
+/// highest of the others, and at most vote_limit fewer than the lowest; where it goes from the one
+/// to the other steadily, for two thirds of vote_limit more; its vote for vote_limit in each burst
+/// interval; all within the limits of a decision, min and max.
 class Decider {
  public:
   using Time = SignalBook::Time;
@@ -79,6 +81,7 @@ class Decider {
   struct Need {
     double members = 0;
     SizeReason reason;
+    double slope = 0;  ///< members more a second, where the need rises or falls steadily
   };
 
   Need need_of_targets(Time now, const SignalBook& signals,
@@ -93,15 +96,18 @@ class Decider {
   Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
               std::optional<std::int64_t> votes) const;
   std::uint32_t grown(double needed, SizeReason& reason) const;
-  std::uint32_t shrunk(Time now, double needed, std::size_t ready, const MemberStarts& started,
-                       SizeReason& reason);
+  std::chrono::seconds window_of(const MemberStarts& started) const;
+  /// What will be needed when members have started that are submitted now.
+  void look_ahead(Need& need, const MemberStarts& started) const;
+  std::uint32_t shrunk(Time now, const Need& need, std::size_t ready, const MemberStarts& started,
+                       SizeReason& reason) const;
 
   PoolPolicy policy_;
   std::uint32_t wanted_;
   std::optional<Time> panic_until_;
   std::optional<Time> changed_by_threshold_;
-  std::optional<Time> first_;                  ///< decision
-  std::deque<std::pair<Time, double>> needs_;  ///< falling: the largest of the window comes first
+  std::optional<Time> first_;  ///< decision
+  NeedHistory needs_;
 };
 
 }  // namespace bellows::pool

@@ -9,45 +9,13 @@
 
 #include "common/fd.h"
 #include "pool/policy/decider.h"
+#include "tests/unit/support/pool_world.h"
 
 using namespace bellows;
 using namespace bellows::pool;
 using std::chrono::seconds;
 using State = PoolMember::State;
 using Kind = SizeReason::Kind;
-
-namespace {
-
-constexpr SignalBook::Time kBegin{};
-
-SignalBook::Time at(int second) { return kBegin + seconds(second); }
-
-/// Members of a pool that aims at 10 calls for each.
-struct World {
-  PoolPolicy policy;
-  SignalBook signals;
-  MemberStarts started;
-  std::vector<PoolMember> members;
-
-  World() {
-    policy.max = 20;
-    policy.stabilisation = seconds(30);
-    policy.targets = {{.metric = "calls", .per_member = 10}};
-  }
-  World& with(int ready, int unready = 0) {
-    members.clear();
-    for (int i = 0; i < ready + unready; ++i)
-      members.push_back(
-          {"m" + std::to_string(i), i < ready ? State::ready : State::unready, at(i - 1000)});
-    return *this;
-  }
-  void all_say(double value, int second, const std::string& metric = "calls") {
-    for (const auto& member : members)
-      if (member.state == State::ready) signals.put(member.id, metric, value, at(second));
-  }
-};
-
-}  // namespace
 
 Test(pool_policy, reads_what_it_may_say, .timeout = 10) {
   const auto policy = read_pool_policy(
