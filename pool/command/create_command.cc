@@ -28,7 +28,6 @@ namespace {
 
 /// Slurm's own limit of a batch script, max_script_size.
 constexpr std::size_t kMostScript = 4 << 20;
-constexpr std::size_t kMostPolicy = 64 * 1024;
 constexpr std::size_t kMostOutput = 64 * 1024;
 constexpr std::chrono::seconds kMakesWithin{30};
 
@@ -101,7 +100,7 @@ Status fill(const std::string& dir, const PoolSettings& settings, const std::str
 Result<PoolSettings> settings_of(const Options& options, std::string& policy_text) {
   PoolPolicy policy;
   if (!options.policy.empty()) {
-    auto text = read_file(options.policy, kMostPolicy);
+    auto text = read_file(options.policy, kMostPolicyBytes);
     if (!text) return text.error();
     const auto read = read_pool_policy(*text, options.policy);
     if (!read) return read.error();

@@ -14,6 +14,7 @@
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
 #include "pool/command/commands.h"
+#include "pool/policy/pool_policy.h"
 #include "pool/simulate/loads.h"
 #include "pool/simulate/number_file.h"
 #include "pool/simulate/policy_scaler.h"
@@ -24,7 +25,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostPolicy = 64 * 1024;
 constexpr std::size_t kMostNumbers = 7 * 24 * 3600;
 /// More would not be read.
 constexpr std::size_t kMostRows = 30;
@@ -151,7 +151,7 @@ void print_text(const PoolFigures& own, const PoolFigures& bound, const std::vec
 }
 
 int run(const Options& options) {
-  const auto text = read_file(options.policy, kMostPolicy);
+  const auto text = read_file(options.policy, kMostPolicyBytes);
   if (!text) return fail(text.error());
   auto policy = read_pool_policy(*text, options.policy);
   if (!policy) return fail(policy.error());

@@ -12,8 +12,6 @@
 namespace bellows::pool {
 namespace {
 
-constexpr std::size_t kMostBytes = 64 * 1024;
-
 std::string name_of(std::uint32_t job) { return std::to_string(job); }
 
 /// The youngest has the least that would be lost with it.
@@ -46,7 +44,7 @@ std::vector<PoolMember> members_of(const MemberBook& book) {
 Result<PoolPolicy> read_policy(const std::string& dir, const PoolSettings& settings) {
   const std::string path = policy_file(dir);
   PoolPolicy policy;
-  const auto text = read_file(path, kMostBytes);
+  const auto text = read_file(path, kMostPolicyBytes);
   if (!text && text.error().kind != ErrorKind::not_found) return text.error();
   if (text) {
     auto read = read_pool_policy(*text, path);

@@ -21,8 +21,6 @@
 namespace bellows::pool {
 namespace {
 
-constexpr std::size_t kMostPolicy = 64 * 1024;
-
 struct Options {
   std::vector<std::string> command;
   std::optional<std::uint32_t> port;
@@ -50,7 +48,7 @@ int failed(const std::string& text) {
 /// Those that the pool's policy has a target for: a pool without a policy needs none.
 Result<MetricNames> read_scrape_names(const std::string& dir) {
   const std::string path = policy_file(dir);
-  const auto text = read_file(path, kMostPolicy);
+  const auto text = read_file(path, kMostPolicyBytes);
   if (!text && text.error().kind == ErrorKind::not_found) return MetricNames();
   if (!text) return text.error();
   const auto policy = read_pool_policy(*text, path);

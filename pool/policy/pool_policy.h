@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +53,8 @@ struct PoolPolicy {
   std::vector<ThresholdRule> thresholds;
   std::shared_ptr<PolicyScript> script{};  ///< in place of both, and of votes; null: there is none
 };
+
+inline constexpr std::size_t kMostPolicyBytes = 64 * 1024;
 
 /// Reads a policy: a script where the file's name ends in .lua, else YAML. invalid:
 /// "FILE:LINE:COLUMN: what is wrong, and what it must be".
