@@ -31,7 +31,7 @@ fuzz() {
   tail -n 50 "$1.log"
 }
 
-make_targets() { nice make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" OPTIMIZE=$optimize LONG="${BELLOWS_LONG-}" "$@"; }
+make_targets() { nice make -s -k -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" OPTIMIZE=$optimize LONG="${BELLOWS_LONG-}" "$@"; }
 { make_targets || echo "make failed"; } 2>&1 |
   point "the targets compile"
 for target in $(make_targets list); do
