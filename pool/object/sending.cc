@@ -11,6 +11,8 @@ namespace {
 /// What gRPC itself says of a call for which it had no connection. Where it says something else,
 /// the caller is told that it may have run, in place of a second try.
 constexpr std::string_view kNeverSent = "failed to connect to all addresses";
+/// What it says where a member had not even a thread to refuse a call.
+constexpr std::string_view kNoThread = "Server Threadpool Exhausted";
 
 }  // namespace
 
@@ -62,6 +64,10 @@ std::optional<Failure> Sending::failed(const grpc::Status& status, bool begun) {
                             : refused ? Targets::End::other
                                       : Targets::End::full);
     if (refused) return failure(CallOutcome::refused, refusal_);
+    return std::nullopt;
+  }
+  if (code == grpc::StatusCode::RESOURCE_EXHAUSTED && status.error_message() == kNoThread) {
+    targets_.give(*target_, Targets::End::full);
     return std::nullopt;
   }
   targets_.give(*target_, Targets::End::lost);

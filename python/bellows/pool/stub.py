@@ -21,6 +21,8 @@ _AGAIN = ((wire.AGAIN, "1"),)
 #: What gRPC itself says of a call for which it had no connection. Where it says something else,
 #: MayHaveRun is raised in place of a second try.
 _NEVER_SENT = "failed to connect to all addresses"
+#: What the C++ server says of a call for which it had not even a thread to refuse it.
+_NO_THREAD = "Server Threadpool Exhausted"
 
 
 class Caller:
@@ -149,6 +151,9 @@ class Sending:
                 target.retire()
             else:
                 target.fails(lost=False)
+            return
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and said == _NO_THREAD:
+            target.fails(lost=False)
             return
         target.fails(lost=True)
         if code is grpc.StatusCode.UNAVAILABLE and said.startswith(_NEVER_SENT):

@@ -140,6 +140,18 @@ class Cpp(PoolTestCase):
             self.assertEqual(len([one.result() for one in held]), 8)
         self.assertEqual(len(set(self.ledger())), 8)
 
+    def test_overloaded(self):
+        """calls for which a member in C++ has not even a thread to refuse them wait at their callers"""
+        self.members_of(1, MEMBER, LIMIT="2")
+        with pool.connect(self.pool) as index, ThreadPoolExecutor(50) as threads:
+            index.who()
+            held = [threads.submit(index.slow, 0.02, f"held-{n}") for n in range(50)]
+            self.assertEqual(len([one.result() for one in held]), 50)
+        self.assertEqual(len(set(self.ledger())), 50)
+        self.members_of(1, MEMBER, LIMIT="2")
+        ended = collections.Counter(line.split()[1] for line in self.caller("load", "50", "1"))
+        self.assertEqual(set(ended), {"done"})
+
     def test_terminated(self):
         """SIGTERM drains a member in C++"""
         (member,) = self.members_of(1, MEMBER)
