@@ -17,6 +17,10 @@ using namespace std::chrono_literals;
 /// Sums of decimals are not exact: 0.1 + 0.2 is not to start a member.
 constexpr double kSlack = 1e-9;
 constexpr double kMostMembers = 1e6;
+/// News may have it decide more often, and steps and scripts are meant by the second.
+constexpr std::chrono::milliseconds kSecond{1000};
+/// Longer than a keeper is ever busy.
+constexpr std::chrono::seconds kHole{5};
 /// A trend is what has lasted for so many times the time that a member takes to start: it is
 /// believed for one time more.
 constexpr double kTrendStarts = 3;
@@ -62,6 +66,12 @@ Said what_members_say(const std::string& metric, double per_member, SignalBook::
   }
   if (bounded) bound_extremes(said.known, policy.vote_limit);
   return said;
+}
+
+/// A member that says nothing needs what it has, itself, but is no reason to have more: those that
+/// have just become ready say nothing yet, while the others still say the whole load.
+double needed_by(const Said& said, double wanted) {
+  return std::max(said.sum(), std::min(said.sum() + said.missing, wanted));
 }
 
 ScriptMetric script_metric(Said said) {
@@ -154,8 +164,7 @@ Decider::Need Decider::need_of_targets(Time now, const SignalBook& signals,
     const bool mean = rule.of == TargetRule::Of::mean;
     missing = std::max(missing, said.missing);
     if (mean && said.known.empty()) continue;
-    // A member that says nothing needs what it has: itself.
-    const double members = mean ? said.sum() / known : said.sum() + said.missing;
+    const double members = mean ? said.sum() / known : needed_by(said, wanted_);
     if (members <= need.members && need.reason.kind == Kind::target) continue;
     need.members = members;
     need.reason = {.kind = Kind::target,
@@ -176,7 +185,7 @@ std::optional<Decider::Need> Decider::need_of_thresholds(
     const Said said = what_members_say(rule.metric, middle, now, signals, ready, policy_);
     missing = std::max(missing, said.missing);
     if (said.known.empty()) continue;
-    Need need{.members = said.sum() + said.missing, .reason = {}};
+    Need need{.members = needed_by(said, wanted_), .reason = {}};
     const double mean = said.sum() * middle / static_cast<double>(said.known.size());
     need.reason = {.kind = Kind::threshold, .metric = rule.metric, .value = mean};
     if (mean > rule.up) need.members = std::max<double>(need.members, wanted_);
@@ -239,7 +248,8 @@ std::uint32_t Decider::grown(double needed, SizeReason& reason) const {
   const std::uint32_t asked = whole_members(needed);
   std::uint32_t allowed = std::max(policy_.max, policy_.min);
   // A sudden load is no time for small steps.
-  if (policy_.step_up > 0 && !panic_until_) allowed = std::min(allowed, wanted_ + policy_.step_up);
+  if (policy_.step_up > 0 && !panic_until_)
+    allowed = std::min(allowed, std::max(wanted_, step_from_ + policy_.step_up));
   if (asked > allowed) reason.kind = Kind::bounds;
   return std::min(asked, allowed);
 }
@@ -265,9 +275,13 @@ void Decider::look_ahead(Need& need, const MemberStarts& started) const {
 std::uint32_t Decider::shrunk(Time now, const Need& need, std::size_t ready,
                               const MemberStarts& started, SizeReason& reason) const {
   const auto window = window_of(started);
-  // What falls steadily needs fewer by now than it needed in the window.
-  const std::uint32_t asked =
-      std::max(whole_members(needs_.largest(window, std::min(need.slope, 0.0))), policy_.min);
+  const auto start = started.median().value_or(0s);
+  // What falls steadily needs fewer by now than it did a start ago. For how long its owner has a
+  // pool wait, nothing is foretold.
+  double largest = needs_.largest(start, std::min(need.slope, 0.0));
+  if (policy_.stabilisation > start)
+    largest = std::max(largest, needs_.largest(policy_.stabilisation));
+  const std::uint32_t asked = std::max(whole_members(largest), policy_.min);
   reason.window = window;
   if (whole_members(need.members) >= wanted_) return wanted_;
   if (wanted_ <= policy_.min) {
@@ -286,23 +300,28 @@ std::uint32_t Decider::shrunk(Time now, const Need& need, std::size_t ready,
     reason.kind = Kind::stabilising;
     return wanted_;
   }
-  if (policy_.step_down == 0 || wanted_ - asked <= policy_.step_down) return asked;
+  if (policy_.step_down == 0 || asked + policy_.step_down >= step_from_) return asked;
   reason.kind = Kind::bounds;
-  return wanted_ - policy_.step_down;
+  return std::min(wanted_, step_from_ - policy_.step_down);
 }
 
 Decider::Need Decider::choose(Time now, const SignalBook& signals,
                               const std::vector<PoolMember>& ready,
-                              std::optional<std::int64_t> votes) const {
+                              std::optional<std::int64_t> votes, bool rests) const {
   Need need = need_of_targets(now, signals, ready);
   std::optional<Need> other;
   if (votes) {
+    const auto vote = static_cast<double>(*votes);
     other.emplace();
-    other->members = std::max<double>(0, wanted_ + static_cast<double>(*votes));
+    // Who votes for more knows nothing of those that are starting.
+    other->members = vote > 0 ? std::max<double>(wanted_, static_cast<double>(ready.size()) + vote)
+                              : std::max<double>(0, wanted_ + vote);
     other->reason.kind = Kind::vote;
     other->reason.votes = *votes;
   } else {
     other = need_of_thresholds(now, signals, ready);
+    // What changes nothing now must not keep a target from it.
+    if (other && rests) other->members = std::min<double>(other->members, wanted_);
   }
   if (!other && policy_.targets.empty()) need.members = wanted_;
   if (!other) return need;
@@ -313,25 +332,48 @@ Decider::Need Decider::choose(Time now, const SignalBook& signals,
   return need;
 }
 
-SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& started,
-                             const std::vector<PoolMember>& members) {
-  const std::vector<PoolMember> ready = ready_of(members);
+void Decider::begin(Time now, const std::vector<PoolMember>& members) {
   if (!first_) {
     // A keeper that begins again finds the members of the last one.
-    first_ = now;
     const auto gone = std::count_if(members.begin(), members.end(), [](const auto& m) {
       return m.state == PoolMember::State::draining;
     });
     wanted_ =
         std::clamp(static_cast<std::uint32_t>(members.size() - gone), policy_.min, policy_.max);
   }
+  // What was needed in between is not known.
+  if (!first_ || now - last_ > kHole) {
+    first_ = now;
+    needs_ = {};
+  }
+  last_ = now;
+  if (now - step_at_ >= kSecond || first_ == now) {
+    step_at_ = now;
+    step_from_ = wanted_;
+  }
   if (panic_until_ && now >= *panic_until_) panic_until_.reset();
+}
+
+Decider::Need Decider::ask_script(Time now, const SignalBook& signals,
+                                  const std::vector<PoolMember>& members, std::int64_t votes) {
+  script_votes_ += votes;
+  if (!script_need_ || now - script_at_ >= kSecond) {
+    script_at_ = now;
+    script_need_ = need_of_script(now, signals, members, std::exchange(script_votes_, 0));
+  }
+  return *script_need_;
+}
+
+SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& started,
+                             const std::vector<PoolMember>& members) {
+  const std::vector<PoolMember> ready = ready_of(members);
+  begin(now, members);
 
   const auto votes = count_votes(signals, ready);
   if (votes) changed_by_threshold_ = now;
   const bool rests = changed_by_threshold_ && now - *changed_by_threshold_ < policy_.burst_interval;
-  Need need = policy_.script ? need_of_script(now, signals, members, votes.value_or(0))
-                             : choose(now, signals, ready, votes);
+  Need need = policy_.script ? ask_script(now, signals, members, votes.value_or(0))
+                             : choose(now, signals, ready, votes, rests);
   const bool by_threshold = need.reason.kind == Kind::threshold;
 
   needs_.add(now, need.members, kTrendStarts * NeedHistory::Seconds(window_of(started)));
@@ -348,7 +390,7 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
     decision.wanted = more ? grown(need.members, decision.reason)
                            : shrunk(now, need, ready.size(), started, decision.reason);
   if (decision.wanted == wanted_ && whole_members(need.members) == wanted_ &&
-      need.reason.kind != Kind::failed)
+      need.reason.kind != Kind::failed && need.reason.kind != Kind::trend)
     decision.reason.kind = decision.reason.missing > 0 ? Kind::missing_data : Kind::steady;
   if (by_threshold && decision.wanted != wanted_) changed_by_threshold_ = now;
   wanted_ = decision.wanted;

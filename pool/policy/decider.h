@@ -59,8 +59,8 @@ struct SizeDecision {
 /// The reason in a sentence.
 std::string explain(const SizeDecision& decision);
 
-/// Decides how many members a pool wants. To be asked each second; deterministic: time is an
-/// argument.
+/// Decides how many members a pool wants. To be asked each second at least; deterministic: time is
+/// an argument.
 ///
 /// What one lying member can do: its metric counts for at most vote_limit members more than the
 /// highest of the others, and at most vote_limit fewer than the lowest; where it goes from the one
@@ -92,9 +92,14 @@ class Decider {
                                           const std::vector<PoolMember>& ready) const;
   Need need_of_script(Time now, const SignalBook& signals, const std::vector<PoolMember>& members,
                       std::int64_t votes) const;
-  /// The larger of what targets need and what votes, or else thresholds, ask for.
+  /// The same once a second, and what it said between.
+  Need ask_script(Time now, const SignalBook& signals, const std::vector<PoolMember>& members,
+                  std::int64_t votes);
+  void begin(Time now, const std::vector<PoolMember>& members);
+  /// The larger of what targets need and what votes, or else thresholds, ask for. `rests`: a
+  /// threshold may change nothing now.
   Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
-              std::optional<std::int64_t> votes) const;
+              std::optional<std::int64_t> votes, bool rests) const;
   std::uint32_t grown(double needed, SizeReason& reason) const;
   std::chrono::seconds window_of(const MemberStarts& started) const;
   /// What will be needed when members have started that are submitted now.
@@ -106,8 +111,14 @@ class Decider {
   std::uint32_t wanted_;
   std::optional<Time> panic_until_;
   std::optional<Time> changed_by_threshold_;
-  std::optional<Time> first_;  ///< decision
+  std::optional<Time> first_;  ///< decision since the last hole
+  Time last_;                  ///< decision
+  Time step_at_;
+  std::uint32_t step_from_ = 0;  ///< the size at step_at_
   NeedHistory needs_;
+  std::optional<Need> script_need_;
+  Time script_at_;
+  std::int64_t script_votes_ = 0;  ///< that the script does not know yet
 };
 
 }  // namespace bellows::pool

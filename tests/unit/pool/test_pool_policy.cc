@@ -17,6 +17,10 @@ using std::chrono::seconds;
 using State = PoolMember::State;
 using Kind = SizeReason::Kind;
 
+namespace {
+constexpr SignalBook::Time kBegin{};
+}  // namespace
+
 Test(pool_policy, reads_what_it_may_say, .timeout = 10) {
   const auto policy = read_pool_policy(
       "name: index\nmin: 2\nmax: 16\nburst_interval: 30\nvotes: largest\n"
@@ -137,6 +141,17 @@ Test(decider, does_not_shrink_on_missing_data, .timeout = 10) {
   }
 }
 
+Test(decider, does_not_grow_for_the_silence_of_new_members, .timeout = 10) {
+  World world;
+  Decider decider(world.policy);
+  world.with(1).all_say(100, 0);
+  cr_assert_eq(decider.decide(at(0), world.signals, world.started, world.members).wanted, 10);
+  world.with(10);
+  const auto decision = decider.decide(at(1), world.signals, world.started, world.members);
+  cr_expect_eq(decision.wanted, 10, "the first one says all of the load, and nine nothing");
+  cr_expect_eq(decision.reason.missing, 9);
+}
+
 Test(decider, takes_a_stale_metric_for_missing, .timeout = 10) {
   World world;
   Decider decider(world.policy);
@@ -216,6 +231,78 @@ Test(decider, lets_a_vote_override_thresholds, .timeout = 10) {
   decision = decider.decide(at(60), world.signals, world.started, world.members);
   cr_assert_eq(decision.wanted, 5);
   cr_assert(decision.reason.kind == Kind::threshold);
+}
+
+Test(decider, a_threshold_that_rests_keeps_no_target_from_it, .timeout = 10) {
+  World world;
+  world.policy.thresholds = {{.metric = "cpu", .up = 0.8, .down = 0.4}};
+  Decider decider(world.policy);
+  world.with(4).all_say(1, 0, "cpu");
+  world.all_say(1, 0);
+  auto decision = decider.decide(at(0), world.signals, world.started, world.members);
+  cr_assert_eq(decision.wanted, 7);
+  cr_assert(decision.reason.kind == Kind::threshold);
+  world.with(7).all_say(1, 5, "cpu");
+  world.all_say(15, 5);
+  decision = decider.decide(at(5), world.signals, world.started, world.members);
+  cr_expect_eq(decision.wanted, 11);
+  cr_expect(decision.reason.kind == Kind::target);
+}
+
+Test(decider, votes_for_more_do_not_count_those_that_start, .timeout = 10) {
+  World world;
+  world.policy.targets.clear();
+  Decider decider(world.policy);
+  world.with(4);
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    const int second = 60 * static_cast<int>(round);
+    for (const auto& member : world.members)
+      if (member.state == State::ready)
+        (void)world.signals.vote(member.id, 1, round + 1, at(second), seconds(60));
+    const auto decision = decider.decide(at(second), world.signals, world.started, world.members);
+    cr_expect_eq(decision.wanted, 8, "%u", decision.wanted);
+    world.with(4, 4);
+  }
+}
+
+Test(decider, takes_its_steps_by_the_second, .timeout = 10) {
+  World world;
+  world.policy.step_up = 1;
+  world.policy.step_down = 1;
+  world.policy.stabilisation = seconds(0);
+  world.policy.panic_window = seconds(0);
+  Decider decider(world.policy);
+  world.with(10);
+  const auto wanted = [&](std::chrono::milliseconds when, double calls) {
+    for (const auto& member : world.members)
+      world.signals.put(member.id, "calls", calls, kBegin + when);
+    return decider.decide(kBegin + when, world.signals, world.started, world.members).wanted;
+  };
+  for (int i = 0; i < 40; ++i) {
+    const auto seconds_passed = static_cast<std::uint32_t>(i / 10);
+    cr_expect_eq(wanted(std::chrono::milliseconds(100 * i), 15), 11 + seconds_passed, "%d", i);
+  }
+  for (int i = 40; i < 80; ++i) {
+    const auto seconds_passed = static_cast<std::uint32_t>(i / 10 - 4);
+    cr_expect_eq(wanted(std::chrono::milliseconds(100 * i), 1), 13 - seconds_passed, "%d", i);
+  }
+}
+
+Test(decider, begins_anew_after_a_hole, .timeout = 10) {
+  World world;
+  world.started.add(MemberStarts::Seconds(10));
+  world.policy.stabilisation = seconds(0);
+  Decider decider(world.policy);
+  world.with(10);
+  for (int second = 0; second < 20; ++second) {
+    world.all_say(10, second);
+    (void)decider.decide(at(second), world.signals, world.started, world.members);
+  }
+  for (int second = 40; second < 50; ++second) {
+    world.all_say(4, second);
+    const auto decision = decider.decide(at(second), world.signals, world.started, world.members);
+    cr_expect_eq(decision.wanted, 10, "%d", second);
+  }
 }
 
 /// Whatever one of ten says, the pool has at most one member more and one less than with an honest
@@ -301,6 +388,17 @@ Test(policy_script, decides_by_what_members_say, .timeout = 10) {
   const SizeDecision decision = world.decide(20);
   cr_expect_eq(decision.wanted, 1);
   cr_expect(decision.reason.kind == Kind::script);
+}
+
+Test(policy_script, is_asked_once_a_second, .timeout = 10) {
+  ScriptWorld world(
+      "metrics = {'calls'} function members(s) return s.wanted + 1 + 0 * s.votes end");
+  world.with(3).all_say(1, 0);
+  for (int i = 0; i < 30; ++i) {
+    const auto now = kBegin + std::chrono::milliseconds(100 * i);
+    const auto decision = world.decider->decide(now, world.signals, world.started, world.members);
+    cr_expect_eq(decision.wanted, 4u + static_cast<unsigned>(i / 10), "%d", i);
+  }
 }
 
 Test(policy_script, sees_the_pool, .timeout = 10) {

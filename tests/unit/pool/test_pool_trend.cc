@@ -108,6 +108,17 @@ Test(decider, follows_a_steady_fall, .timeout = 10) {
   }
 }
 
+Test(decider, a_fall_does_not_shorten_what_the_owner_set, .timeout = 10) {
+  Play play;
+  play.policy.stabilisation = seconds(60);
+  play.decider = Decider(play.policy);
+  for (int second = 0; second <= 90; ++second) {
+    const auto decision = play.decide(second, 100 - second / 2.0);
+    if (second < 60) cr_expect_eq(decision.wanted, 100u, "%d", second);
+    if (second > 61) cr_expect_eq(decision.wanted, 100u - (second - 60) / 2, "%d", second);
+  }
+}
+
 Test(decider, does_not_go_beyond_a_step, .timeout = 10) {
   Play play;
   std::uint32_t most = 0;
