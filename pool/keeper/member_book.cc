@@ -6,6 +6,26 @@
 
 namespace bellows::pool {
 
+namespace {
+
+/// Clocks of nodes may differ from slurmctld's, and a list is a second old.
+constexpr double kClocksDiffer_s = 10;
+
+/// Seconds from submission to readiness, which is now. Nothing: they are not known.
+std::optional<double> start_time(const MemberEntry& member, Clock::time_point now) {
+  if (!member.adopted) return std::chrono::duration<double>(now - member.submitted).count();
+  if (!member.report || member.report->ready_ms == 0 || member.slurm_submit == 0)
+    return std::nullopt;
+  const double took = static_cast<double>(member.report->ready_ms) / 1000 -
+                      static_cast<double>(member.slurm_submit);
+  const auto most = static_cast<double>(member.slurm_now - member.slurm_submit) + kClocksDiffer_s;
+  // It says so itself.
+  if (took > most) return std::nullopt;
+  return std::max(0.0, took);
+}
+
+}  // namespace
+
 void MemberBook::enter(MemberEntry& member, Phase phase, Clock::time_point now) {
   if (member.phase == phase) return;
   member.phase = phase;
@@ -17,8 +37,7 @@ void MemberBook::enter(MemberEntry& member, Phase phase, Clock::time_point now) 
   member.ready_at = now;
   fruitless_ = 0;
   may_submit_at_ = {};
-  if (!member.adopted)
-    start_times_.push_back(std::chrono::duration<double>(now - member.submitted).count());
+  if (const auto took = start_time(member, now)) start_times_.push_back(*took);
 }
 
 /// A script that fails at once must not have slurmctld run it again and again.
@@ -73,6 +92,8 @@ void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
   member.unasked |= is_new && is_listed_;
   member.listed = true;
   member.reason = job.reason;
+  member.slurm_submit = job.times.submit;
+  member.slurm_now = job.times.now;
   if (job.finished()) {
     enter(member, Phase::ended, now);
     return;

@@ -34,6 +34,8 @@ struct MemberReport {
   std::map<std::string, ReportedMetric> metrics;
   std::int32_t vote = 0;
   std::uint32_t vote_sequence = 0;
+  std::chrono::milliseconds vote_age{0};
+  std::uint64_t ready_ms = 0;  ///< since 1970, when it was ready first; 0: not yet
 };
 
 /// A member as its keeper knows it.
@@ -48,9 +50,11 @@ struct MemberEntry {
   bool attended = false;              ///< its agent's connection stands
   bool listed = false;                ///< Slurm has been seen to have the job
   std::optional<std::string> reason;  ///< why Slurm has it wait
+  std::time_t slurm_submit = 0;       ///< by slurmctld's clock
+  std::time_t slurm_now = 0;          ///< by the same, when it was last listed
   std::optional<Clock::time_point> drain_by{};
   std::optional<Clock::time_point> cancelled{};  ///< when Slurm was last asked to end it
-  bool adopted = false;  ///< a keeper before this one submitted it, nobody knows when
+  bool adopted = false;                          ///< a keeper before this one submitted it
   bool unasked = false;  ///< adopted, not there when this keeper began, and not ready so far
 };
 

@@ -23,7 +23,9 @@ std::optional<MemberReport> taken(const Report& report) {
                      .draining = report.draining(),
                      .metrics = {},
                      .vote = report.vote(),
-                     .vote_sequence = report.vote_sequence()};
+                     .vote_sequence = report.vote_sequence(),
+                     .vote_age = std::chrono::milliseconds(report.vote_age_ms()),
+                     .ready_ms = report.ready_ms()};
   for (const Metric& metric : report.metric())
     if (metric.name().size() <= kLongestText && std::isfinite(metric.value()))
       taken.metrics[metric.name()] = {metric.value(), std::chrono::milliseconds(metric.age_ms())};

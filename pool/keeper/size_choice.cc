@@ -12,6 +12,8 @@
 namespace bellows::pool {
 namespace {
 
+constexpr std::chrono::seconds kVoteLasts{3};
+
 std::string name_of(std::uint32_t job) { return std::to_string(job); }
 
 /// The youngest has the least that would be lost with it.
@@ -62,7 +64,10 @@ void SizeChoice::take(const MemberReport& report, Clock::time_point now) {
   const std::string member = name_of(report.job);
   for (const auto& [name, metric] : report.metrics)
     (void)signals_.put(member, name, metric.value, now - metric.age);
-  if (report.vote_sequence != 0)
+  // Members say it again and again. What is older may have been counted by a keeper before this
+  // one.
+  const auto heard = now - began_.value_or(now);
+  if (report.vote_sequence != 0 && report.vote_age <= std::min<Clock::duration>(kVoteLasts, heard))
     (void)signals_.vote(member, report.vote, report.vote_sequence, now, policy_.burst_interval);
 }
 
@@ -76,6 +81,7 @@ void SizeChoice::forget_the_ended(const MemberBook& book) {
 }
 
 Wish SizeChoice::wish(MemberBook& book, const PoolOrders& orders, Clock::time_point now) {
+  if (!began_) began_ = now;
   for (const double seconds : book.take_start_times()) starts_.add(MemberStarts::Seconds(seconds));
   forget_the_ended(book);
   // Also while a person holds the size, so that the policy knows the load when it decides again.

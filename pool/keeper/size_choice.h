@@ -39,6 +39,7 @@ class SizeChoice {
   SignalBook signals_;
   MemberStarts starts_;
   std::vector<std::string> known_;  ///< of the signals
+  std::optional<Clock::time_point> began_;
 };
 
 }  // namespace bellows::pool

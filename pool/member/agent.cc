@@ -28,6 +28,8 @@ constexpr std::chrono::seconds kCallersKnow{2};
 constexpr std::chrono::seconds kAfterTerm{5};
 constexpr std::chrono::seconds kSharedAgain{2};
 constexpr std::chrono::seconds kSharedEndsWithin{3};
+/// What is older than this is not reported.
+constexpr std::chrono::hours kLongestKept{1};
 
 /// Later agents of a job have larger ones.
 std::uint64_t new_incarnation() {
@@ -44,6 +46,20 @@ bool takes_connections(std::uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return socket &&
          connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+/// At most kLongestKept.
+std::uint32_t milliseconds_since(std::chrono::steady_clock::time_point then,
+                                 std::chrono::steady_clock::time_point now) {
+  const auto age = std::min<std::chrono::steady_clock::duration>(now - then, kLongestKept);
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
+}
+
+std::uint64_t milliseconds_since_1970() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
 /// A program that serves callers by itself refuses those that mean another one.
@@ -140,26 +156,26 @@ void MemberAgent::on_bell() {
 /// caller sends it anything.
 void MemberAgent::drain(std::chrono::seconds within, const char* why) {
   const auto now = Clock::now();
-  if (std::exchange(draining_, true)) {
+  if (std::exchange(ending_.begun, true)) {
     // Slurm may give less time than the pool.
-    term_at_ = std::min(term_at_, now + within);
-    kill_at_ = std::min(kill_at_, now + within + kAfterTerm);
+    ending_.term_at = std::min(ending_.term_at, now + within);
+    ending_.kill_at = std::min(ending_.kill_at, now + within + kAfterTerm);
     return;
   }
   notes_.has_news = true;
   say_(fmt::format("drains within {} s: {}", within.count(), why));
   lines_->tell_drain(static_cast<std::uint32_t>(within.count()));
-  term_at_ = now + (lines_->watched() ? within : std::min(within, kCallersKnow));
-  kill_at_ = now + within + kAfterTerm;
+  ending_.term_at = now + (lines_->watched() ? within : std::min(within, kCallersKnow));
+  ending_.kill_at = now + within + kAfterTerm;
 }
 
 void MemberAgent::drive_end(Clock::time_point now) {
-  if (now >= term_at_) {
-    term_at_ = Clock::time_point::max();
+  if (now >= ending_.term_at) {
+    ending_.term_at = Clock::time_point::max();
     program_->signal(SIGTERM);
   }
-  if (now >= kill_at_) {
-    kill_at_ = Clock::time_point::max();
+  if (now >= ending_.kill_at) {
+    ending_.kill_at = Clock::time_point::max();
     say_("kills the program, which has not ended in time");
     program_->signal(SIGKILL);
   }
@@ -212,16 +228,17 @@ Report MemberAgent::report(Clock::time_point now) const {
   report.set_node(options_.host);
   if (notes_.port != 0) report.set_address(fmt::format("{}:{}", options_.host, notes_.port));
   report.set_ready(notes_.ready);
-  report.set_draining(draining_);
+  report.set_draining(ending_.begun);
   report.set_vote(notes_.vote);
   report.set_vote_sequence(notes_.vote_sequence);
+  report.set_vote_age_ms(milliseconds_since(notes_.voted_at, now));
+  report.set_ready_ms(ready_ms_);
   for (const auto& [name, noted] : notes_.metrics) {
-    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - noted.at);
-    if (age > std::chrono::hours(1)) continue;
+    if (now - noted.at > kLongestKept) continue;
     Metric* const metric = report.add_metric();
     metric->set_name(name);
     metric->set_value(noted.value);
-    metric->set_age_ms(static_cast<std::uint32_t>(age.count()));
+    metric->set_age_ms(milliseconds_since(noted.at, now));
   }
   return report;
 }
@@ -230,7 +247,7 @@ MemberAgent::Clock::time_point MemberAgent::next_turn(Clock::time_point now) con
   const bool awaits_port = options_.port != 0 && !notes_.ready;
   auto next = now + (awaits_port ? kLookForPort : kLook);
   if (notes_.has_news) next = std::min(next, send_at_);
-  return std::min({next, look_at_, term_at_, kill_at_});
+  return std::min({next, look_at_, ending_.term_at, ending_.kill_at});
 }
 
 int MemberAgent::run() {
@@ -242,6 +259,8 @@ int MemberAgent::run() {
     // Each second at least: a keeper that was away is found again by that.
     if (now >= send_at_ + kLook || (notes_.has_news && now >= send_at_)) {
       notes_.has_news = false;
+      // A keeper that is started again learns from it how long members take to start.
+      if (notes_.ready && ready_ms_ == 0) ready_ms_ = milliseconds_since_1970();
       send_at_ = now + kBetweenReports;
       keeper_->send(report(now));
     }

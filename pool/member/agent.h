@@ -50,6 +50,12 @@ class MemberAgent {
   int run();
 
  private:
+  struct Ending {
+    bool begun = false;
+    Clock::time_point term_at = Clock::time_point::max();
+    Clock::time_point kill_at = Clock::time_point::max();
+  };
+
   void on_signal();
   void on_bell();
   Status start_scraper();
@@ -69,6 +75,7 @@ class MemberAgent {
   const Say say_;
   const std::uint64_t incarnation_;
   MemberNotes notes_;
+  std::uint64_t ready_ms_ = 0;  ///< since 1970, when it was ready first; 0: not yet
   Usage usage_;
   std::unique_ptr<GpuMeter> gpus_;
   std::unique_ptr<ProgramLines> lines_;
@@ -85,9 +92,7 @@ class MemberAgent {
   std::string scrape_trouble_;
   Clock::time_point look_at_;
   Clock::time_point send_at_;
-  bool draining_ = false;
-  Clock::time_point term_at_ = Clock::time_point::max();
-  Clock::time_point kill_at_ = Clock::time_point::max();
+  Ending ending_;
 };
 
 }  // namespace bellows::pool

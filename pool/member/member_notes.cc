@@ -59,6 +59,7 @@ bool MemberNotes::take(std::string_view line, std::chrono::steady_clock::time_po
     if (!change || *change < -kLargestVote || *change > kLargestVote) return false;
     vote = *change;
     ++vote_sequence;
+    voted_at = now;
     return has_news = true;
   }
   const auto said = parse<std::uint16_t>(words[1]);

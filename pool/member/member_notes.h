@@ -22,6 +22,7 @@ struct MemberNotes {
   std::map<std::string, NotedMetric, std::less<>> metrics;
   std::int32_t vote = 0;
   std::uint32_t vote_sequence = 0;
+  std::chrono::steady_clock::time_point voted_at;
   std::uint16_t port = 0;
   bool ready = false;
   bool has_news = false;  ///< that the keeper should know of at once

@@ -27,9 +27,11 @@ std::optional<double> SignalBook::get(const std::string& member, const std::stri
 bool SignalBook::vote(const std::string& member, std::int32_t members, std::uint32_t sequence,
                       Time now, std::chrono::seconds interval) {
   const auto last = votes_.find(member);
-  if (last != votes_.end() &&
-      (last->second.sequence == sequence || now - last->second.at < interval))
-    return false;
+  if (last != votes_.end()) {
+    const bool is_new = std::exchange(last->second.sequence, sequence) != sequence;
+    // It may be said again, and is refused for good.
+    if (!is_new || now - last->second.at < interval) return false;
+  }
   votes_[member] = {members, sequence, now, false};
   return true;
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "pool/keeper/job_names.h"
+#include "pool/keeper/size_choice.h"
 #include "pool/keeper/step_plan.h"
 #include "tests/unit/support/scratch_dir.h"
 
@@ -281,11 +282,53 @@ Test(pool_book, a_job_that_runs_again_is_a_member_again) {
   cr_expect(phase_of(book, 1) == Phase::ready);
 }
 
-Test(pool_book, the_start_of_a_member_that_was_there_before_is_not_timed) {
-  MemberBook book;
-  book.listed({job_of(3, SlurmState::running)}, kStart);
-  cr_expect(book.reported(ready_report(3), kStart + 1s));
-  cr_expect(book.take_start_times().empty());
+Test(pool_book, the_start_of_a_member_that_was_there_before_is_known_from_slurm_and_itself) {
+  constexpr std::time_t kSubmit = 1'700'000'000;
+  const auto times_of = [](std::uint64_t ready_ms, std::time_t submit) {
+    SlurmJob job = job_of(3, SlurmState::running);
+    job.times.submit = submit;
+    job.times.now = kSubmit + 100;
+    MemberReport report = ready_report(3);
+    report.ready_ms = ready_ms;
+    MemberBook book;
+    book.listed({job}, kStart);
+    cr_assert(book.reported(report, kStart + 1s));
+    return book.take_start_times();
+  };
+  cr_expect((times_of(kSubmit * 1000 + 8500, kSubmit) == std::vector<double>{8.5}));
+  cr_expect((times_of(kSubmit * 1000 - 500, kSubmit) == std::vector<double>{0}),
+            "the node's clock is late");
+  cr_expect(times_of(0, kSubmit).empty());
+  cr_expect(times_of(kSubmit * 1000, 0).empty());
+  cr_expect(times_of(UINT64_MAX, kSubmit).empty(), "it lies");
+  cr_expect(times_of((kSubmit + 111) * 1000, kSubmit).empty(), "it lies");
+}
+
+Test(pool_votes, count_once_and_while_they_are_new) {
+  PoolPolicy policy;
+  policy.max = 20;
+  policy.burst_interval = 60s;
+  SizeChoice choice(policy);
+  MemberBook book = ready_book(4);
+  const auto wanted_after = [&](std::chrono::seconds when, std::uint32_t job,
+                                std::uint32_t sequence, std::chrono::milliseconds age) {
+    MemberReport report = ready_report(job);
+    report.vote = 1;
+    report.vote_sequence = sequence;
+    report.vote_age = age;
+    choice.take(report, kStart + when);
+    return choice.wish(book, {}, kStart + when).wanted;
+  };
+  cr_expect_eq(wanted_after(0s, 1, 1, 1s), 4, "a keeper before this one may have counted it");
+  cr_expect_eq(wanted_after(10s, 1, 2, 1s), 5);
+  cr_expect_eq(wanted_after(12s, 1, 2, 3s), 5, "the same one again");
+  cr_expect_eq(wanted_after(14s, 2, 1, 5s), 5, "one of long ago");
+  cr_expect_eq(wanted_after(16s, 1, 3, 0s), 5, "too soon");
+  cr_expect_eq(wanted_after(100s, 1, 3, 2s), 5, "and then it does not count later");
+  cr_expect_eq(wanted_after(100s, 1, 4, 0s), 5, "one is starting already");
+  book.submitted(5, kStart + 100s);
+  cr_assert(book.reported(ready_report(5), kStart + 101s));
+  cr_expect_eq(wanted_after(170s, 1, 5, 0s), 6);
 }
 
 Test(pool_book, what_ended_before_a_keeper_began_is_no_failure) {

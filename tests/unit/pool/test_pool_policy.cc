@@ -75,9 +75,10 @@ Test(signal_book, takes_one_vote_in_an_interval, .timeout = 10) {
   cr_assert(book.vote("m", 1, 1, at(0), seconds(60)));
   cr_assert_not(book.vote("m", 1, 2, at(59), seconds(60)));
   cr_assert_eq(book.take_votes().size(), 1u);
-  cr_assert_not(book.vote("m", 1, 1, at(61), seconds(60)), "the same one again");
+  cr_assert_not(book.vote("m", 1, 2, at(61), seconds(60)), "one that was refused comes again");
   cr_assert_eq(book.take_votes().size(), 0u);
   cr_assert(book.vote("m", 1, 3, at(61), seconds(60)));
+  cr_assert_not(book.vote("m", 1, 3, at(122), seconds(60)), "the same one again");
 }
 
 Test(member_starts, keeps_the_last, .timeout = 10) {
