@@ -50,6 +50,11 @@ void ClusterWorker::want(std::uint32_t submissions) {
   wanted_ = left;
 }
 
+bool ClusterWorker::is_submitting() const {
+  const std::lock_guard lock(mutex_);
+  return submits_;
+}
+
 void ClusterWorker::cancel(std::uint32_t job) {
   const std::lock_guard lock(mutex_);
   cancels_.push_back(job);

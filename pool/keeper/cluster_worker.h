@@ -50,6 +50,8 @@ class ClusterWorker {
   /// this must not be told meanwhile.
   void want(std::uint32_t submissions);
   void cancel(std::uint32_t job);
+  /// Whether Slurm is being asked for a member. Who calls this must not be told meanwhile.
+  bool is_submitting() const;
 
  private:
   void run();

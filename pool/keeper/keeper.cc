@@ -182,6 +182,8 @@ StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
   if (!settled_locked(now)) return {};
   // Another keeper may have the pool, and this one is cut off from all that would tell it.
   if (!standing_.may_act(now)) {
+    // Members still say how they are, and a hole in that is no load that has gone.
+    wish_ = size_.wish(book_, orders_, now);
     worker_->want(0);
     return {};
   }
@@ -206,7 +208,7 @@ KeeperTurn PoolKeeper::turn(Clock::time_point now) {
     if (standing_.replaced) return KeeperTurn::replaced;
     plan = plan_locked(now);
     has_ended = orders_.ends && standing_.may_act(now) && book_.staying() == 0 &&
-                book_.count(Phase::draining) == 0;
+                book_.count(Phase::draining) == 0 && !worker_->is_submitting();
   }
   carry_out(plan);
   tell_all(now);

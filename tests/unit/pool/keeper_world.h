@@ -27,6 +27,8 @@ using namespace std::chrono_literals;
 class FakeCluster final : public Cluster {
  public:
   Result<std::uint32_t> submit() override {
+    asked = true;
+    while (holds) std::this_thread::sleep_for(10ms);
     const std::lock_guard lock(mutex_);
     if (refuses_) return Error{ErrorKind::unavailable, "sbatch: not today"};
     SlurmJob job;
@@ -46,6 +48,9 @@ class FakeCluster final : public Cluster {
     for (const auto& [id, job] : jobs_) all.members.push_back(job);
     return all;
   }
+
+  std::atomic<bool> asked = false;  ///< for a member
+  std::atomic<bool> holds = false;  ///< sbatch gives no answer
 
   SlurmJob keeper() {
     const std::lock_guard lock(mutex_);

@@ -95,6 +95,21 @@ Test(pool_keeper, ends_when_all_have_drained, .timeout = 60) {
   cr_expect_eq(world.cluster.running(), 0);
 }
 
+Test(pool_keeper, does_not_end_while_a_member_is_being_submitted, .timeout = 60) {
+  KeeperWorld world;
+  world.cluster.holds = true;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.asked.load(); }));
+  ChangeRequest request;
+  request.set_end(true);
+  cr_assert(change_pool(world.dir(), request));
+  cr_expect_not(eventually([&] { return world.last == KeeperTurn::pool_ended; }, 500ms));
+  world.cluster.holds = false;
+  cr_assert(eventually([&] { return world.last == KeeperTurn::pool_ended; }));
+  cr_expect_eq(world.cluster.submitted(), 1);
+  cr_expect_eq(world.cluster.running(), 0);
+}
+
 Test(pool_keeper, who_has_another_key_or_none_is_refused, .timeout = 60) {
   KeeperWorld world;
   world.start();
