@@ -105,6 +105,7 @@ Result<PoolSettings> settings_of(const Options& options, std::string& policy_tex
     const auto read = read_pool_policy(*text, options.policy);
     if (!read) return read.error();
     policy = *read;
+    if (options.min == 0U && !may_be_empty(policy)) return Error{ErrorKind::invalid, kNobodySays};
     policy_text = std::move(*text);
   }
   return PoolSettings{.name = options.name,

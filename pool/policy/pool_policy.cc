@@ -116,6 +116,8 @@ Result<PoolPolicy> read_pool_policy(std::string_view text, const std::string& fi
     };
     rules("targets", read_target);
     rules("thresholds", read_threshold);
+    if (const YamlNode* min = root->find("min"); min && policy.min == 0 && !may_be_empty(policy))
+      in.fail(*min, kNobodySays);
   }
   if (in.error()) return *in.error();
   return policy;

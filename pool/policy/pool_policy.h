@@ -54,6 +54,16 @@ struct PoolPolicy {
   std::shared_ptr<PolicyScript> script{};  ///< in place of both, and of votes; null: there is none
 };
 
+/// Whether a pool that has no member may ever have one again: nobody is left who says how much is
+/// needed, but a person or a script.
+inline bool may_be_empty(const PoolPolicy& policy) {
+  return policy.targets.empty() && policy.thresholds.empty();
+}
+
+inline constexpr const char* kNobodySays =
+    "with targets or thresholds min must be 1 at least: in a pool without members nobody says "
+    "how much is needed, and it would stay so";
+
 inline constexpr std::size_t kMostPolicyBytes = 64 * 1024;
 
 /// Reads a policy: a script where the file's name ends in .lua, else YAML. invalid:

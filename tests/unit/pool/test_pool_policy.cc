@@ -42,6 +42,9 @@ Test(pool_policy, says_what_is_wrong_and_where, .timeout = 10) {
   };
   cr_assert(complaint("min: 2\n").find("needs max") != std::string::npos);
   cr_assert(complaint("max: 2\nmin: 3\n").starts_with("p:1:"));
+  cr_assert(complaint("max: 2\nmin: 0\ntargets:\n  - {metric: a, per_member: 1}\n")
+                .find("nobody says how much") != std::string::npos);
+  cr_assert(complaint("max: 2\nmin: 0\n").empty());
   cr_assert(complaint("max: 2\nstael: 3\n").find("did you mean \"stale\"") != std::string::npos);
   for (const char* bad : {"nan", "inf", "-1", "0", "1e300", "x", ""})
     cr_assert(
