@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/own_process.h"
+#include "pool/member/listener.h"
 #include "pool/wire/node_place.h"
 
 namespace bellows::pool {
@@ -183,6 +184,12 @@ void MemberAgent::drive_end(Clock::time_point now) {
 
 void MemberAgent::look_at_port() {
   if (options_.port == 0 || notes_.ready || !takes_connections(options_.port)) return;
+  // Who was there first would get the member's calls.
+  if (const auto stranger = stranger_at(options_.port)) {
+    if (!std::exchange(port_taken_, true))
+      say_(fmt::format("is not ready: user {} listens at port {}", *stranger, options_.port));
+    return;
+  }
   notes_.port = options_.port;
   notes_.ready = notes_.has_news = true;
 }

@@ -75,6 +75,7 @@ class MemberAgent {
   const Say say_;
   const std::uint64_t incarnation_;
   MemberNotes notes_;
+  bool port_taken_ = false;     ///< by another user, and it has been said
   std::uint64_t ready_ms_ = 0;  ///< since 1970, when it was ready first; 0: not yet
   Usage usage_;
   std::unique_ptr<GpuMeter> gpus_;

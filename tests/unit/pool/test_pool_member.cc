@@ -2,6 +2,8 @@
 // What a member's program says to its agent by libbellows_pool, and is told; what it uses.
 #include <criterion/criterion.h>
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +17,10 @@
 #include "common/fd.h"
 #include "pool/include/bellows_pool.h"
 #include "pool/member/gpu_meter.h"
+#include "pool/member/listener.h"
 #include "pool/member/program_lines.h"
 #include "pool/member/usage.h"
+#include "tests/unit/support/other_user.h"
 #include "tests/unit/support/scratch_dir.h"
 
 using namespace bellows;
@@ -137,6 +141,62 @@ Test(pool_member, hostile_lines_change_nothing) {
                            "metric a 0x10"})
     cr_expect_not(notes.take(line, kNow), "%s", line);
   cr_expect(notes.metrics.empty() && notes.port == 0 && !notes.ready && notes.vote_sequence == 0);
+}
+
+namespace {
+
+/// One at a port of its own choice, of that user.
+Fd listener_of(uid_t user, std::uint16_t& port, int family) {
+  cr_assert_eq(seteuid(user), 0);
+  Fd listener(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  cr_assert_eq(seteuid(0), 0);
+  sockaddr_in6 address{};
+  socklen_t size = sizeof address;
+  address.sin6_family = static_cast<sa_family_t>(family);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  cr_assert_eq(bind(listener.get(), any, family == AF_INET ? sizeof(sockaddr_in) : size), 0);
+  cr_assert_eq(listen(listener.get(), 1), 0);
+  cr_assert_eq(getsockname(listener.get(), any, &size), 0);
+  port = ntohs(address.sin6_port);
+  return listener;
+}
+
+}  // namespace
+
+Test(pool_member, another_user_at_its_port_is_found) {
+  if (geteuid() != 0) cr_skip_test("only root can act as another user");
+  for (const int family : {AF_INET, AF_INET6}) {
+    std::uint16_t own_port = 0, port = 0;
+    const Fd own = listener_of(0, own_port, family);
+    cr_expect_not(stranger_at(own_port));
+    Fd other = listener_of(kAlice, port, family);
+    const auto stranger = stranger_at(port);
+    cr_assert(stranger.has_value());
+    cr_expect_eq(*stranger, kAlice);
+    other = Fd();
+    cr_expect_not(stranger_at(port));
+  }
+}
+
+Test(pool_member, only_who_listens_at_that_very_port_is_a_stranger) {
+  const std::string head =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+  const auto line = [](const char* local, const char* state, const char* uid) {
+    return fmt::format(
+        "   0: {} 00000000:0000 {} 00000000:00000000 00:00000000 00000000  {}  0 1 1\n", local,
+        state, uid);
+  };
+  const auto found = [&](const std::string& lines) {
+    return stranger_in(head + lines, 8080, 1000);
+  };
+  cr_expect_eq(*found(line("0100007F:1F90", "0A", "1001")), 1001u);
+  cr_expect_eq(*found(line("0100007F:1F90", "0A", "1000") + line("00000000:1F90", "0A", "7")), 7u);
+  cr_expect_not(found(line("0100007F:1F90", "0A", "1000")));
+  cr_expect_not(found(line("0100007F:1F90", "0A", "0")), "root may do anything");
+  cr_expect_not(found(line("0100007F:1F90", "01", "1001")), "a connection");
+  cr_expect_not(found(line("0100007F:1F91", "0A", "1001")));
+  cr_expect_not(found(line("0100007F:1F90", "0A", "x")));
+  cr_expect_not(found("0100007F:1F90"));
 }
 
 Test(pool_member, metrics_are_so_many_and_not_more) {
