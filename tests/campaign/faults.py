@@ -156,8 +156,10 @@ class StopController(Fault):
     limit = 240
 
     def prepare(self, cluster):
-        """slurmctld writes down some seconds later what it has accepted: killed before, it has lost new jobs."""
+        """slurmctld writes down some seconds later what it has accepted and what it has started: killed before, it has lost
+        new jobs, and starts others twice, for which it drains nodes and holds jobs."""
         times = cluster.exec("squeue", "--noheader", "--format=%V", user="root", timeout=CALL_LIMIT)
+        times += cluster.exec("squeue", "--noheader", "--states=R", "--format=%S", user="root", timeout=CALL_LIMIT)
         newest = max((time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in times.split()), default=0)
         state = f"{cluster.dir}/spool/ctld/job_state"
 
@@ -168,7 +170,7 @@ class StopController(Fault):
             return False
 
         try:
-            wait(is_saved, 30 * PATIENCE, "save of the newest job by slurmctld")
+            wait(is_saved, 30 * PATIENCE, "save of the newest job or start by slurmctld")
         except RuntimeError as error:
             raise CannotNow(str(error)) from error
 
