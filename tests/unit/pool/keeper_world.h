@@ -38,6 +38,7 @@ class FakeCluster final : public Cluster {
     return job.id;
   }
   Status cancel(std::uint32_t job) override {
+    ++cancelled;
     end(job);
     return {};
   }
@@ -49,6 +50,7 @@ class FakeCluster final : public Cluster {
     return all;
   }
 
+  std::atomic<int> cancelled = 0;   ///< members
   std::atomic<bool> asked = false;  ///< for a member
   std::atomic<bool> holds = false;  ///< sbatch gives no answer
 

@@ -59,6 +59,21 @@ Test(pool_keeper, one_that_was_started_again_submits_nothing_twice, .timeout = 6
   cr_expect_not(first.drained || second.drained);
 }
 
+Test(pool_keeper, one_that_was_started_again_cancels_nobody_who_works, .timeout = 60) {
+  KeeperWorld world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember first(world, 1), second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  world.stop();
+  cr_assert(write_orders(world.dir(), {.size = 0, .ends = true}).ok());
+  world.start();
+  cr_assert(eventually([&] { return world.last == KeeperTurn::pool_ended; }));
+  cr_expect(first.drained && second.drained);
+  cr_expect_eq(world.cluster.cancelled, 0);
+}
+
 Test(pool_keeper, does_nothing_while_slurm_gives_no_answer, .timeout = 60) {
   KeeperWorld world;
   world.cluster.set_away(true);
