@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Plays loads against autoscalers in simulated time.
 ///
-/// pool_bench SEED PEAK: a line for each load and autoscaler, with agility, calls failed, calls,
-/// p99 s, member-hours and starts.
+/// pool_bench SEED PEAK STARTS: a line for each load and autoscaler, with agility, calls failed,
+/// calls, p99 s, member-hours and starts. Members take, in turn, the seconds that stand in STARTS.
 ///
 /// pool_bench load NAME PEAK TICKS: an hour of a load in so many ticks, a line for each.
 ///
@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "pool/simulate/loads.h"
+#include "pool/simulate/number_file.h"
 #include "pool/simulate/policy_scaler.h"
 #include "pool/simulate/rivals.h"
 
@@ -26,10 +27,14 @@ using namespace bellows::pool;
 
 namespace {
 
-int play_all(std::uint32_t seed, double peak) {
+int play_all(std::uint32_t seed, double peak, const char* starts) {
   Service service;
-  // Made, not recorded: a start of a job in an idle partition, and of a program that loads a model.
-  service.start_s = {4, 5, 5, 6, 7, 8, 8, 9, 11, 15};
+  const auto start_s = read_numbers(starts, 10000);
+  if (!start_s) {
+    std::fprintf(stderr, "%s\n", start_s.error().text.c_str());
+    return 1;
+  }
+  service.start_s = *start_s;
   for (const auto& name : load_names()) {
     const auto load = make_load(name, peak, seed);
     for (const auto& scaler : autoscaler_names()) {
@@ -83,6 +88,6 @@ int main(int argc, char** argv) {
     for (int i = 5; i < argc; ++i) service.start_s.push_back(std::atof(argv[i]));
     return play_again(argv[2], service);
   }
-  if (argc != 3) return 2;
-  return play_all(static_cast<std::uint32_t>(std::atoi(argv[1])), std::atof(argv[2]));
+  if (argc != 4) return 2;
+  return play_all(static_cast<std::uint32_t>(std::atoi(argv[1])), std::atof(argv[2]), argv[3]);
 }

@@ -3,12 +3,15 @@
 
 Agility is the mean over time of ready members above or below those needed. The policy plays the same loads, with
 the same start times, as the rules of KEDA, Knative, Ray Serve and thresholds of CPU at their documented defaults, and
-as a bound that knows the load and reacts at once. The start times are made, of 4 to 15 s.
+as a bound that knows the load and reacts at once. The start times are those that record_starts.py recorded.
 """
+import os
 import statistics
 import subprocess
 
 import rows
+
+STARTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pool_starts.txt")
 
 REPEATS = 16
 PEAKS = {"": 400, "_thousand": 3900}
@@ -18,7 +21,7 @@ NOT_RIVALS = ("bellows", "bound")
 
 def play(options, seed, peak):
     """Figures by load and autoscaler."""
-    done = subprocess.run([f"{options.builddir}/tests/bench/pool_bench", str(seed), str(peak)],
+    done = subprocess.run([f"{options.builddir}/tests/bench/pool_bench", str(seed), str(peak), STARTS],
                           capture_output=True, text=True, check=True, timeout=600)
     words = [line.split() for line in done.stdout.splitlines()]
     return {(w[0], w[1]): dict(zip(FIGURES, map(float, w[2:]))) for w in words}
