@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 360
 # A squashfs file of a user's own, outside of the site's directories: a server of the user's reads it,
 # never the kernel; one for the steps of a job, and gone with it, whatever dies.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
