@@ -3,6 +3,7 @@ import collections
 import os
 import random
 import subprocess
+import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -142,12 +143,17 @@ class Cpp(PoolTestCase):
 
     def test_overloaded(self):
         """calls for which a member in C++ has not even a thread to refuse them wait at their callers"""
-        self.members_of(1, MEMBER, LIMIT="2")
-        with pool.connect(self.pool) as index, ThreadPoolExecutor(50) as threads:
+        self.members_of(1, MEMBER, LIMIT="1")
+        at_once = threading.Barrier(100)
+
+        def call(number):
+            at_once.wait(SECONDS)
+            return index.slow(0.01, f"held-{number}")
+
+        with pool.connect(self.pool) as index, ThreadPoolExecutor(100) as threads:
             index.who()
-            held = [threads.submit(index.slow, 0.02, f"held-{n}") for n in range(50)]
-            self.assertEqual(len([one.result() for one in held]), 50)
-        self.assertEqual(len(set(self.ledger())), 50)
+            self.assertEqual(len(list(threads.map(call, range(300)))), 300)
+        self.assertEqual(len(set(self.ledger())), 300)
         self.members_of(1, MEMBER, LIMIT="2")
         ended = collections.Counter(line.split()[1] for line in self.caller("load", "50", "1"))
         self.assertEqual(set(ended), {"done"})
