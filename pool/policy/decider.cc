@@ -255,27 +255,24 @@ std::uint32_t Decider::grown(double needed, SizeReason& reason) const {
 }
 
 /// Before others could have started, none may go.
-std::chrono::seconds Decider::window_of(const MemberStarts& started) const {
-  const auto start = std::chrono::ceil<std::chrono::seconds>(started.median().value_or(0s));
-  return std::max(policy_.stabilisation, start);
+std::chrono::seconds Decider::window_of(Seconds start) const {
+  return std::max(policy_.stabilisation, std::chrono::ceil<std::chrono::seconds>(start));
 }
 
-void Decider::look_ahead(Need& need, const MemberStarts& started) const {
-  const auto start = started.median();
-  if (!start || need.reason.kind != Kind::target || need.reason.missing > 0) return;
-  const auto line = needs_.line(kTrendStarts * *start);
+void Decider::look_ahead(Need& need, Seconds start) const {
+  if (need.reason.kind != Kind::target || need.reason.missing > 0) return;
+  const auto line = needs_.line(kTrendStarts * start);
   if (!line) return;
   need.slope = line->slope;
-  const double ahead = line->last + line->slope * start->count();
+  const double ahead = line->last + line->slope * start.count();
   if (line->slope <= 0 || ahead <= need.members) return;
   need.members = need.reason.needed = ahead;
   need.reason.kind = Kind::trend;
 }
 
-std::uint32_t Decider::shrunk(Time now, const Need& need, std::size_t ready,
-                              const MemberStarts& started, SizeReason& reason) const {
-  const auto window = window_of(started);
-  const auto start = started.median().value_or(0s);
+std::uint32_t Decider::shrunk(Time now, const Need& need, std::size_t ready, Seconds start,
+                              SizeReason& reason) const {
+  const auto window = window_of(start);
   // What falls steadily needs fewer by now than it did a start ago. For how long its owner has a
   // pool wait, nothing is foretold.
   double largest = needs_.largest(start, std::min(need.slope, 0.0));
@@ -367,6 +364,8 @@ Decider::Need Decider::ask_script(Time now, const SignalBook& signals,
 SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& started,
                              const std::vector<PoolMember>& members) {
   const std::vector<PoolMember> ready = ready_of(members);
+  // Unknown, nothing is waited for and nothing foretold.
+  const Seconds start = started.median().value_or(0s);
   begin(now, members);
 
   const auto votes = count_votes(signals, ready);
@@ -376,10 +375,10 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
                              : choose(now, signals, ready, votes, rests);
   const bool by_threshold = need.reason.kind == Kind::threshold;
 
-  needs_.add(now, need.members, kTrendStarts * NeedHistory::Seconds(window_of(started)));
+  needs_.add(now, need.members, kTrendStarts * Seconds(window_of(start)));
   if (!ready.empty() && need.members >= 2 * static_cast<double>(ready.size()))
     panic_until_ = now + policy_.panic_window;
-  look_ahead(need, started);
+  look_ahead(need, start);
 
   SizeDecision decision{.wanted = wanted_, .drain = {}, .reason = need.reason};
   const bool more = whole_members(need.members) > wanted_;
@@ -388,7 +387,7 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
     decision.wanted = std::max(whole_members(need.members), policy_.min);
   else if (!by_threshold || !rests)
     decision.wanted = more ? grown(need.members, decision.reason)
-                           : shrunk(now, need, ready.size(), started, decision.reason);
+                           : shrunk(now, need, ready.size(), start, decision.reason);
   if (decision.wanted == wanted_ && whole_members(need.members) == wanted_ &&
       need.reason.kind != Kind::failed && need.reason.kind != Kind::trend)
     decision.reason.kind = decision.reason.missing > 0 ? Kind::missing_data : Kind::steady;

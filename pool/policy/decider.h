@@ -77,6 +77,8 @@ class Decider {
                       const std::vector<PoolMember>& members);
 
  private:
+  using Seconds = MemberStarts::Seconds;
+
   /// What is asked for, before limits.
   struct Need {
     double members = 0;
@@ -101,10 +103,11 @@ class Decider {
   Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
               std::optional<std::int64_t> votes, bool rests) const;
   std::uint32_t grown(double needed, SizeReason& reason) const;
-  std::chrono::seconds window_of(const MemberStarts& started) const;
+  /// `start`: what members take to start; 0: that is not known.
+  std::chrono::seconds window_of(Seconds start) const;
   /// What will be needed when members have started that are submitted now.
-  void look_ahead(Need& need, const MemberStarts& started) const;
-  std::uint32_t shrunk(Time now, const Need& need, std::size_t ready, const MemberStarts& started,
+  void look_ahead(Need& need, Seconds start) const;
+  std::uint32_t shrunk(Time now, const Need& need, std::size_t ready, Seconds start,
                        SizeReason& reason) const;
 
   PoolPolicy policy_;
