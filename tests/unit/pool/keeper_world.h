@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -219,6 +220,20 @@ class FakeMember {
   const std::uint32_t job_;
   std::atomic<bool> stops_ = false;
   std::thread thread_;
+};
+
+/// One whose pool has two members, which work.
+struct WorkingWorld : KeeperWorld {
+  WorkingWorld() {
+    settings.min = 2;
+    start();
+    cr_assert(eventually([&] { return cluster.running() == 2; }));
+    first.emplace(*this, 1);
+    second.emplace(*this, 2);
+    cr_assert(eventually([&] { return count(READY) == 2; }));
+  }
+
+  std::optional<FakeMember> first, second;
 };
 
 }  // namespace bellows::pool

@@ -41,12 +41,7 @@ Test(pool_keeper, drains_before_it_ends_and_cancels_nobody_who_begins, .timeout 
 }
 
 Test(pool_keeper, one_that_was_started_again_submits_nothing_twice, .timeout = 60) {
-  KeeperWorld world;
-  world.settings.min = 2;
-  world.start();
-  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
-  const FakeMember first(world, 1), second(world, 2);
-  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  WorkingWorld world;
   cr_assert(world.scale(3));
   cr_assert(eventually([&] { return world.cluster.running() == 3; }));
   for (int i = 0; i < 3; ++i) {
@@ -56,21 +51,16 @@ Test(pool_keeper, one_that_was_started_again_submits_nothing_twice, .timeout = 6
     cr_expect_eq(world.pool().wanted(), 3, "what a person has set is not forgotten");
   }
   cr_expect_eq(world.cluster.submitted(), 3);
-  cr_expect_not(first.drained || second.drained);
+  cr_expect_not(world.first->drained || world.second->drained);
 }
 
 Test(pool_keeper, one_that_was_started_again_cancels_nobody_who_works, .timeout = 60) {
-  KeeperWorld world;
-  world.settings.min = 2;
-  world.start();
-  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
-  const FakeMember first(world, 1), second(world, 2);
-  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  WorkingWorld world;
   world.stop();
   cr_assert(write_orders(world.dir(), {.size = 0, .ends = true}).ok());
   world.start();
   cr_assert(eventually([&] { return world.last == KeeperTurn::pool_ended; }));
-  cr_expect(first.drained && second.drained);
+  cr_expect(world.first->drained && world.second->drained);
   cr_expect_eq(world.cluster.cancelled, 0);
 }
 
@@ -96,17 +86,12 @@ Test(pool_keeper, says_why_slurm_refuses_a_member, .timeout = 60) {
 }
 
 Test(pool_keeper, ends_when_all_have_drained, .timeout = 60) {
-  KeeperWorld world;
-  world.settings.min = 2;
-  world.start();
-  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
-  const FakeMember first(world, 1), second(world, 2);
-  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  WorkingWorld world;
   ChangeRequest request;
   request.set_end(true);
   cr_assert(change_pool(world.dir(), request));
   cr_assert(eventually([&] { return world.last == KeeperTurn::pool_ended; }));
-  cr_expect(first.drained && second.drained);
+  cr_expect(world.first->drained && world.second->drained);
   cr_expect_eq(world.cluster.running(), 0);
 }
 
