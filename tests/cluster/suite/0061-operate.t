@@ -50,6 +50,12 @@ uses_of() { # VERSION: the programs of it that node 1 runs, without doubles
 plugin_of_ctld() {
   xc --user root bash -c 'grep -o "opt/[0-9]*/lib/slurm-bellows/job_submit_bellows.so" "/proc/$(pgrep -x slurmctld)/maps"' | sort -u
 }
+# Makes version 3's plugin one that was built for another Slurm, and says for which.
+built_for() { # PLUGIN "MAJOR MINOR MICRO", more
+  cp "$opt/2/$plugins/$1_bellows.so" "$opt/3/$plugins"
+  # shellcheck disable=SC2086
+  "$TAP_HOME/other_release.py" "$opt/3/$plugins/$1_bellows.so" $2
+}
 # The jobs that have a contract, as the manual finds them.
 with_contract() {
   xc --user root scontrol --oneliner show job | sed -n 's/^JobId=\([0-9]*\) .* JobState=\(PENDING\|RUNNING\) .* AdminComment=bellows\/1 .*/\1/p'
@@ -90,12 +96,11 @@ ok "version 1 can go" goes_on "$id"
 ### slurmctld does not load the plugin.
 # Its ABI may differ from one micro release to the next.
 mkdir -p "$opt/3/$plugins"
+cp "$opt/2/$plugins/spank_bellows.so" "$opt/3/$plugins"
 switch 3
 mc stop-ctld
 for more in "0 0 1" "0 0 -1" "0 1 0"; do
-  cp "$opt/2/$plugins/"{job_submit,spank}_bellows.so "$opt/3/$plugins"
-  # shellcheck disable=SC2086
-  version=$("$TAP_HOME/other_release.py" "$opt/3/$plugins/job_submit_bellows.so" $more)
+  version=$(built_for job_submit "$more")
   exits "with a plugin that was built for $version slurmctld does not start" 1 xc --user root slurmctld -D -f "$conf"
   like "$(tail -n 5 "$CLUSTER/log/slurmctld.log")" \
     "Incompatible Slurm plugin [^ ]*job_submit_bellows.so version .$version.*fatal: failed to initialize job_submit plugin" \
@@ -114,8 +119,7 @@ exits "which holds" 3 xc "$opt/current/bin/bellows" resize "$id" 9
 ### A node does not load the SPANK plugin, which plugstack.conf says is required.
 node_is() { [[ $(xc sinfo --noheader --Node --nodes="$1" --format='%T %E') =~ $2 ]]; }
 held=$(submit -- --framework=digits --gpus=1 --hold --nodelist=n2 --output=held.out --wrap 'touch ran')
-cp "$opt/2/$plugins/spank_bellows.so" "$opt/3/$plugins"
-"$TAP_HOME/other_release.py" "$opt/3/$plugins/spank_bellows.so" 0 1 0 >"$CLUSTER/other" || bail "its version is not found"
+built_for spank "0 1 0" >/dev/null || bail "its version is not found"
 switch 3
 xc --user root scontrol release "$held"
 ok "the node is drained" poll 20 node_is n2 '^drain(ed|ing) Prolog error'
@@ -127,12 +131,11 @@ xc --user root scontrol update node=n2 state=resume
 xc --user root scontrol release "$held"
 ok "both are well again with the plugin" poll 40 job_is "$held" COMPLETED
 # Slurm asks nothing more of a SPANK plugin than that it is for the same release, such as 22.05.
-cp "$opt/2/$plugins/spank_bellows.so" "$opt/3/$plugins"
-"$TAP_HOME/other_release.py" "$opt/3/$plugins/spank_bellows.so" 0 0 1 >"$CLUSTER/other"
+version=$(built_for spank "0 0 1")
 micro=$(submit -- --framework=digits --gpus=1 --hold --nodelist=n2 --output=micro.out --wrap 'stat -c %d:%i /tmp')
 switch 3
 xc --user root scontrol release "$micro"
-ok "a job runs with a plugin that was built for $(cat "$CLUSTER/other")" poll 40 job_is "$micro" COMPLETED
+ok "a job runs with a plugin that was built for $version" poll 40 job_is "$micro" COMPLETED
 isnt "$(xc cat micro.out)" "$(node 2 stat -c %d:%i /tmp)" "and has a /tmp of its own"
 switch 2
 
