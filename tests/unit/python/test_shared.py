@@ -367,3 +367,32 @@ class Fields(unittest.TestCase):
         self.assertEqual(one.x, 4)
         second.release()
         first.release()
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Majority(unittest.TestCase):
+    def test_no_majority(self):
+        """a server that the others don't answer gives no value, in Python or in C++"""
+        directory = tempfile.mkdtemp(prefix="bellows-test-")
+        self.addCleanup(shutil.rmtree, directory)
+        servers = Servers(directory)
+        self.addCleanup(servers.close)
+        Shared("fields", directory, timeout=30).x = 1
+        one = servers.only(0)
+        shared = Shared("fields", one, timeout=3)
+        self.addCleanup(shared.close)
+
+        def in_cplusplus():
+            done = subprocess.run([CLIENT, one, "fields", "3000"], input="read x\n", text=True,
+                                  capture_output=True, timeout=40)
+            return done.stdout
+
+        self.assertEqual(shared.get("x", timeout=30), 1)
+        if os.access(CLIENT, os.X_OK):
+            self.assertEqual(in_cplusplus(), "ok 1\n")
+        for index in (1, 2):
+            servers.signal(index, signal.SIGSTOP)
+        with self.assertRaises(Unavailable):
+            shared.get("x")
+        if os.access(CLIENT, os.X_OK):
+            self.assertTrue(in_cplusplus().startswith("failed the pool's etcd does not answer"))
