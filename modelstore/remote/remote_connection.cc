@@ -72,7 +72,7 @@ std::optional<RemoteConnection::Headers> RemoteConnection::headers_for(
 
 void RemoteConnection::set_limits(std::chrono::milliseconds left) {
   const RemoteLimits& limits = context_->limits;
-  const auto connect = std::max(std::min(limits.connect, left), std::chrono::milliseconds(1));
+  const auto connect = std::min(limits.connect, left);
   curl_easy_setopt(curl_.get(), CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
   curl_easy_setopt(curl_.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
   curl_easy_setopt(curl_.get(), CURLOPT_LOW_SPEED_LIMIT,
@@ -93,12 +93,10 @@ void RemoteConnection::set_signature(const RemoteUrl& url) {
 }
 
 RangeAnswer RemoteConnection::ask(const RangeQuestion& question) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      question.deadline - std::chrono::steady_clock::now());
-  if (left.count() <= 0)
-    return RangeAnswer::failure(
-        Error{ErrorKind::unavailable,
-              fmt::format("{}: there was no time left to read it", question.url->shown)});
+  // Nought would be without a limit. A try that begins too late ends as those before it did.
+  const auto left = std::max(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                 question.deadline - std::chrono::steady_clock::now()),
+                             std::chrono::milliseconds(1));
   const auto headers = headers_for(question);
   if (!curl_ || !headers)
     return RangeAnswer::failure(
