@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -57,6 +59,16 @@ std::string read_until_end(int pipe) {
   }
 }
 
+std::set<pid_t> own_children() {
+  std::ifstream list("/proc/self/task/" + std::to_string(::gettid()) + "/children");
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
+void end(pid_t child) {
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 }  // namespace
 
 std::string run_as_user(const std::function<void()>& as_root,
@@ -66,6 +78,10 @@ std::string run_as_user(const std::function<void()>& as_root,
   if (::pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
   const Fd from(ends[0]);
   Fd to(ends[1]);
+  // The server of a squashfs file is nobody's child, and has its mount itself: as no step ends
+  // here, it would stay.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const auto before = own_children();
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWNS) != 0 ||
@@ -77,9 +93,9 @@ std::string run_as_user(const std::function<void()>& as_root,
   }
   to.reset();
   std::string text = read_until_end(from.get());
-  ::kill(child, SIGKILL);
-  int status = 0;
-  ::waitpid(child, &status, 0);
+  end(child);
+  for (const pid_t left : own_children())
+    if (!before.contains(left)) end(left);
   return text;
 }
 
