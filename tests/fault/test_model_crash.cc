@@ -162,10 +162,9 @@ int stride(int calls) {
   return is_long && *is_long == '1' ? 1 : std::max(1, calls / 12);
 }
 
-/// Whether a call rings an event of another thread. Linux never fails that, and nobody could tell
+/// Whether a write rings an event of another thread. Linux never fails that, and nobody could tell
 /// the thread in another way.
 bool rings(const Call& call) {
-  if (call.number != SYS_write) return false;
   std::error_code gone;
   const auto file = std::filesystem::read_symlink(
       "/proc/" + std::to_string(call.process) + "/fd/" + std::to_string(call.args[0]), gone);
@@ -174,9 +173,8 @@ bool rings(const Call& call) {
 
 /// Calls that Linux never fails, or whose error means nothing: a descriptor is closed all the same.
 bool can_fail(const Call& call, const Verdict& verdict) {
-  if (rings(call)) return false;
   // Written to are events and sockets only, which need no room.
-  if (verdict.error != EIO && call.number == SYS_write) return false;
+  if (call.number == SYS_write && (verdict.error != EIO || rings(call))) return false;
   if (call.number == SYS_exit_group) return false;
   return call.number != SYS_geteuid && call.number != SYS_getpid && call.number != SYS_getppid &&
          call.number != SYS_close;

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 ETCD = shutil.which("etcd")
@@ -115,6 +116,15 @@ class Servers:
         with open(os.path.join(directory, "shared.json"), "w", encoding="utf-8") as file:
             json.dump({"endpoints": [f"127.0.0.1:{self.clients[index]}"]}, file)
         return directory
+
+
+def serve(add_cleanup):
+    """Three servers in a directory of their own, until what add_cleanup is of ends."""
+    directory = tempfile.mkdtemp(prefix="bellows-test-")
+    add_cleanup(shutil.rmtree, directory)
+    servers = Servers(directory)
+    add_cleanup(servers.close)
+    return servers
 
 
 def eventually(holds, seconds=40):

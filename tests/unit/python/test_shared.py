@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from etcd_support import NO_ETCD, Servers, make_key
+from etcd_support import NO_ETCD, make_key, serve
 from support import missing
 
 CLIENT = os.path.join(os.environ.get("BELLOWS_BUILDDIR", ""), "tests/unit/shared_client")
@@ -69,10 +69,8 @@ class ForgetfulHandler(http.server.BaseHTTPRequestHandler):
 class Fields(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp(prefix="bellows-test-")
-        cls.addClassCleanup(shutil.rmtree, cls.dir)
-        cls.servers = Servers(cls.dir)
-        cls.addClassCleanup(cls.servers.close)
+        cls.servers = serve(cls.addClassCleanup)
+        cls.dir = cls.servers.directory
         Shared("wait", cls.dir, timeout=30).get("until it answers")
 
     def shared(self, **more):
@@ -373,11 +371,8 @@ class Fields(unittest.TestCase):
 class Majority(unittest.TestCase):
     def test_no_majority(self):
         """a server that the others don't answer gives no value, in Python or in C++"""
-        directory = tempfile.mkdtemp(prefix="bellows-test-")
-        self.addCleanup(shutil.rmtree, directory)
-        servers = Servers(directory)
-        self.addCleanup(servers.close)
-        Shared("fields", directory, timeout=30).x = 1
+        servers = serve(self.addCleanup)
+        Shared("fields", servers.directory, timeout=30).x = 1
         one = servers.only(0)
         shared = Shared("fields", one, timeout=3)
         self.addCleanup(shared.close)

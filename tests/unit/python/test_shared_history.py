@@ -3,16 +3,14 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
-from etcd_support import NO_ETCD, Servers, eventually
+from etcd_support import NO_ETCD, eventually, serve
 from support import LONG, missing
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../linearizability"))
@@ -173,10 +171,8 @@ class Faults(threading.Thread):
 class History(unittest.TestCase):
     def test_history(self):
         """operations of several clients during faults of etcd are linearizable"""
-        directory = tempfile.mkdtemp(prefix="bellows-test-")
-        self.addCleanup(shutil.rmtree, directory)
-        servers = Servers(directory)
-        self.addCleanup(servers.close)
+        servers = serve(self.addCleanup)
+        directory = servers.directory
         Shared("wait", directory, timeout=30).get("until it answers")
         seed = int(os.environ.get("BELLOWS_SEED", time.time()))
         print(f"# seed {seed}")

@@ -19,7 +19,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <sstream>
 
 #include "common/fd.h"
@@ -59,17 +58,17 @@ std::string read_until_end(int pipe) {
   }
 }
 
-std::set<pid_t> own_children() {
-  std::ifstream list("/proc/self/task/" + std::to_string(::gettid()) + "/children");
-  return {std::istream_iterator<pid_t>(list), {}};
-}
-
 void end(pid_t child) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
 }
 
 }  // namespace
+
+std::set<pid_t> own_children() {
+  std::ifstream list("/proc/self/task/" + std::to_string(::gettid()) + "/children");
+  return {std::istream_iterator<pid_t>(list), {}};
+}
 
 std::string run_as_user(const std::function<void()>& as_root,
                         const std::function<std::string()>& as_user,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,9 +16,12 @@ namespace bellows::container {
 
 constexpr unsigned kUser = 20001;
 
+/// Of this thread.
+std::set<pid_t> own_children();
+
 /// Runs in a child, as root in a mount namespace of its own and then as user 20001 with the
 /// capabilities that a task of a job has, and returns what `as_user` returned. What takes longer
-/// than 30 s is killed and returns "past its deadline".
+/// than 30 s is killed and returns "past its deadline"; what it has left running is killed, too.
 std::string run_as_user(const std::function<void()>& as_root,
                         const std::function<std::string()>& as_user,
                         const std::vector<unsigned>& more_groups = {});

@@ -181,9 +181,9 @@ Test(watchdog, ignores_signals) {
     ::sigaction(SIGUSR1, &action, nullptr);
     std::thread([] {}).join();
     auto watchdog = Watchdog::start(1);
-    const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-    const int pid = std::atoi(text_of(children).c_str());
-    if (!watchdog || pid <= 0) ::_exit(5);
+    const auto children = own_children();
+    if (!watchdog || children.empty()) ::_exit(5);
+    const pid_t pid = *children.begin();
     watchdog->begin("working");
     // An errno of the maker's own all the while, as if its calls failed.
     for (const auto began = std::chrono::steady_clock::now();
@@ -203,9 +203,9 @@ Test(watchdog, ignores_signals) {
 Test(watchdog, that_is_gone_harms_nobody) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     // It is the only child.
-    const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-    const int pid = std::atoi(text_of(children).c_str());
-    if (pid <= 0) ::_exit(5);
+    const auto children = own_children();
+    if (children.empty()) ::_exit(5);
+    const pid_t pid = *children.begin();
     ::kill(pid, SIGKILL);
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
